@@ -1,0 +1,75 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// Pure targets decide and never touch the outside; the compiler checks their memory safety too.
+let swift: [SwiftSetting] = [
+  .enableUpcomingFeature("InternalImportsByDefault"),
+  .enableUpcomingFeature("ExistentialAny"),
+]
+let pure: [SwiftSetting] = swift + [.strictMemorySafety()]
+
+// `guardian` needs libsystemd and the name service, so its Swift runtime is linked statically and the C library is not;
+// `guardianctl` and the simulator need neither and are wholly static, which halves the time of a short command.
+let staticRuntime: [LinkerSetting] = [.unsafeFlags(["-static-stdlib"])]
+let staticProgram: [LinkerSetting] = [.unsafeFlags(["-static-executable"])]
+
+let package = Package(
+  name: "guardian",
+  products: [
+    .executable(name: "guardian", targets: ["guardian"]),
+    .executable(name: "guardianctl", targets: ["guardianctl"]),
+    .executable(name: "guardian-sim", targets: ["guardian-sim"]),
+  ],
+  targets: [
+    // Pure: values and decisions.
+    .target(name: "GuardianModel", swiftSettings: pure),
+    .target(name: "GuardianCore", dependencies: ["GuardianModel"], swiftSettings: pure),
+    .target(name: "GuardianSim", dependencies: ["GuardianCore", "GuardianModel"], swiftSettings: pure),
+
+    // Pure but for a C parser.
+    .target(name: "GuardianConfig", dependencies: ["GuardianModel", "CYAML"], swiftSettings: swift),
+    .target(name: "GuardianControl", dependencies: ["GuardianModel", "CJansson"], swiftSettings: swift),
+
+    // Edges: they perform, and hold no policy.
+    .target(
+      name: "GuardianLinux", dependencies: ["GuardianModel", "CGuardian", "CSystemd"], swiftSettings: swift),
+    .target(
+      name: "GuardianRuntime",
+      dependencies: ["GuardianModel", "GuardianCore", "GuardianConfig", "GuardianControl", "GuardianLinux"],
+      swiftSettings: swift),
+
+    // Programs: arguments in, exit status out.
+    .executableTarget(
+      name: "guardian", dependencies: ["GuardianRuntime", "GuardianModel"],
+      swiftSettings: swift, linkerSettings: staticRuntime),
+    .executableTarget(
+      name: "guardianctl", dependencies: ["GuardianControl", "GuardianModel"],
+      swiftSettings: swift, linkerSettings: staticProgram),
+    .executableTarget(
+      name: "guardian-sim", dependencies: ["GuardianSim", "GuardianCore", "GuardianModel"],
+      swiftSettings: swift, linkerSettings: staticProgram),
+
+    // C: what Swift cannot do, and what it cannot import.
+    .target(name: "CGuardian", cSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Wno-unused-parameter"])]),
+    .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
+    .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
+    .systemLibrary(name: "CJansson", pkgConfig: "jansson", providers: [.apt(["libjansson-dev"])]),
+
+    .testTarget(name: "GuardianModelTests", dependencies: ["GuardianModel"], swiftSettings: swift),
+    .testTarget(name: "GuardianCoreTests", dependencies: ["GuardianCore", "GuardianModel"], swiftSettings: swift),
+    .testTarget(
+      name: "GuardianSimTests", dependencies: ["GuardianSim", "GuardianCore", "GuardianModel"], swiftSettings: swift),
+    .testTarget(name: "GuardianConfigTests", dependencies: ["GuardianConfig", "GuardianModel"], swiftSettings: swift),
+    .testTarget(
+      name: "GuardianControlTests", dependencies: ["GuardianControl", "GuardianModel"], swiftSettings: swift),
+    .testTarget(name: "GuardianLinuxTests", dependencies: ["GuardianLinux", "GuardianModel"], swiftSettings: swift),
+    .testTarget(
+      name: "GuardianRuntimeTests",
+      dependencies: [
+        "GuardianRuntime", "GuardianCore", "GuardianConfig", "GuardianControl", "GuardianLinux", "GuardianModel",
+      ], swiftSettings: swift),
+    // Whole programs, started and talked to as a user would.
+    .testTarget(name: "ProgramTests", dependencies: ["guardian", "guardianctl", "guardian-sim"], swiftSettings: swift),
+  ],
+  swiftLanguageModes: [.v6]
+)

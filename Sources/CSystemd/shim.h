@@ -1,0 +1,4 @@
+#pragma once
+#include <systemd/sd-daemon.h>
+#include <systemd/sd-event.h>
+#include <systemd/sd-journal.h>

@@ -1,0 +1,46 @@
+package import GuardianModel
+
+/// What the shell is to do for one service. Imperative; every outcome comes back as an event.
+package enum Action: Hashable, Sendable {
+  /// Answered by `spawned` or `spawnFailed`.
+  case spawn(StartRequest)
+  /// To the run's main process. No answer; its end is an event. ESRCH is success.
+  case signal(RunID, Signal)
+  /// To all that is left of the run's set, main process included. `emptied` follows when nothing is left.
+  case signalSet(RunID, Signal)
+  /// Answered by `hookEnded`, once; the machine keeps the time.
+  case runHook(HookRequest)
+  /// To the hook's own group.
+  case signalHook(RunID, Signal)
+  /// A notice: run it, bounded and without an answer.
+  case notify(HookRequest)
+  /// Make this durable, then answer `saved(ticket)`.
+  case save(ServiceRecord, Ticket)
+  case record(Occurrence)
+  /// Watch the executable (or the missing path) and answer `executableSeen` when it changes; false: no longer.
+  case watch(Bool)
+  /// The removed service has nothing left: drop it.
+  case forget
+}
+
+/// One start, decided.
+package struct StartRequest: Hashable, Sendable {
+  package var run: RunID
+  package var kind: RunKind
+  /// Plugins that are off for this run; empty: all on.
+  package var disabledPlugins: [PluginSpec]
+  package var spec: ServiceSpec
+  package init(run: RunID, kind: RunKind, disabledPlugins: [PluginSpec], spec: ServiceSpec) {
+    self.run = run
+    self.kind = kind
+    self.disabledPlugins = disabledPlugins
+    self.spec = spec
+  }
+  /// GUARDIAN_MODE: `normal`, `safe`, or `trial`.
+  package var mode: String {
+    switch kind {
+    case .trial, .pluginRetry: "trial"
+    case .ordinary: disabledPlugins.isEmpty ? "normal" : "safe"
+    }
+  }
+}

@@ -1,0 +1,81 @@
+package import GuardianModel
+
+/// What has happened to one service. Past tense, except for the operator's commands.
+package enum ServiceEvent: Hashable, Sendable {
+  // Outcomes of actions.
+  /// The run has come to its exec. `executable` is what was executed, for noticing a change.
+  case spawned(RunID, pid: Int32, executable: FileIdentity?)
+  case spawnFailed(RunID, SpawnFailure)
+  case saved(Ticket)
+  case hookEnded(RunID, HookResult)
+
+  // Evidence about a run.
+  /// READY=1, or the newline; the newline's end-of-file without one is not this.
+  case ready(RunID)
+  case watchdogPinged(RunID)
+  /// WATCHDOG=trigger.
+  case watchdogTriggered(RunID)
+  /// EXTEND_TIMEOUT_USEC, already capped by the shell.
+  case timeoutExtended(RunID, Duration)
+  /// The main process is gone. Comes once.
+  case ended(RunID, Death)
+  /// Nothing of the run's set is left. Comes once, after `ended`; at once where nothing was left over.
+  case emptied(RunID)
+
+  // The host.
+  /// The definition on disk is now this one, valid.
+  case defined(ServiceSpec)
+  /// The definition is gone: stop, then forget.
+  case removed
+  /// The executable was looked at, or appeared, or vanished (nil).
+  case executableSeen(FileIdentity?)
+  /// The clocks stood still or guardian was not run for so long; nobody is to blame.
+  case resumed(slept: Duration)
+
+  // Orders.
+  /// Boot, or guardian's own start: start if wanted.
+  case begin
+  /// Guardian is going down: stop, want as before, and start nothing more.
+  case shutdown
+  case command(Command)
+  /// Time has passed: the machine looks for itself which of its deadlines are due.
+  case deadline
+}
+
+package struct Command: Hashable, Sendable {
+  package enum Verb: Hashable, Sendable {
+    case start, restart, release, reset
+    case stop(untilBoot: Bool)
+    /// Zero ends a hold.
+    case hold(Duration)
+
+    package var name: String {
+      switch self {
+      case .start: "start"
+      case .restart: "restart"
+      case .release: "release"
+      case .reset: "reset"
+      case .stop: "stop"
+      case .hold: "hold"
+      }
+    }
+  }
+  package var verb: Verb
+  /// Who asked, for the record: `root`, `uid 1000`, …
+  package var by: String
+  package init(_ verb: Verb, by: String) {
+    self.verb = verb
+    self.by = by
+  }
+}
+
+/// What tells one version of a file from the next.
+package struct FileIdentity: Hashable, Sendable {
+  package var device: UInt64, inode: UInt64, size: Int64, modified: Int64
+  package init(device: UInt64, inode: UInt64, size: Int64, modified: Int64) {
+    self.device = device
+    self.inode = inode
+    self.size = size
+    self.modified = modified
+  }
+}

@@ -1,0 +1,156 @@
+/// One fact of a service's history: logged, kept, streamed.
+package struct Occurrence: Hashable, Sendable {
+  package var service: ServiceName
+  package var at: WallTime
+  package var kind: Kind
+  package init(service: ServiceName, at: WallTime, kind: Kind) {
+    self.service = service
+    self.at = at
+    self.kind = kind
+  }
+
+  package enum Kind: Hashable, Sendable {
+    case started(run: RunID, pid: Int32, kind: RunKind, disabledPlugins: [String])
+    case ready(run: RunID)
+    case settled(run: RunID, degraded: Bool)
+    case ended(End)
+    case strike(step: Step, count: Int, allowed: Int)
+    case lateDeath(count: Int, budget: Int)
+    case escalated(from: Step, to: Step, skipped: [Step])
+    case deescalated(from: Step, to: Step)
+    case backingOff(delay: Duration, next: Step)
+    case repairStarted(hook: RunID, name: String, attempt: Int)
+    case repairEnded(hook: RunID, name: String, result: HookResult)
+    case quarantined(reason: String, trialIn: Duration?)
+    case trialFailed(nextIn: Duration?)
+    case pluginsOff(names: [String], retryIn: Duration)
+    case pluginsOn(names: [String])
+    case pluginRetryFailed(nextIn: Duration)
+    case released(why: String)
+    case held(for: Duration, by: String)
+    case holdEnded
+    case reset(by: String)
+    case requested(verb: String, by: String)
+    case stopped
+    case finished(crashed: Bool)
+    case waiting(SpawnFailure, retryIn: Duration)
+    /// What mode observe would have done.
+    case observed(would: Step)
+    case stuck(pids: Int, since: Duration)
+    case volatile
+    case resumed(slept: Duration)
+    case internalError(String)
+  }
+
+  /// Stable, for machines: `io.guardian` events and the journal's GUARDIAN_EVENT field.
+  package var name: String {
+    switch kind {
+    case .started: "started"
+    case .ready: "ready"
+    case .settled: "settled"
+    case .ended: "ended"
+    case .strike: "strike"
+    case .lateDeath: "late-death"
+    case .escalated: "escalated"
+    case .deescalated: "de-escalated"
+    case .backingOff: "backing-off"
+    case .repairStarted: "repair-started"
+    case .repairEnded: "repair-ended"
+    case .quarantined: "quarantined"
+    case .trialFailed: "trial-failed"
+    case .pluginsOff: "plugins-off"
+    case .pluginsOn: "plugins-on"
+    case .pluginRetryFailed: "plugin-retry-failed"
+    case .released: "released"
+    case .held: "held"
+    case .holdEnded: "hold-ended"
+    case .reset: "reset"
+    case .requested: "requested"
+    case .stopped: "stopped"
+    case .finished: "finished"
+    case .waiting: "waiting"
+    case .observed: "observed"
+    case .stuck: "stuck"
+    case .volatile: "volatile"
+    case .resumed: "resumed"
+    case .internalError: "internal-error"
+    }
+  }
+}
+
+extension End {
+  /// `exit 1`, `SIGSEGV (core dumped)`, `out of memory`, `not ready within start-timeout`, …
+  package var description: String {
+    let how =
+      switch status {
+      case .code(let code): "exit \(code)"
+      case .signal(let signal, let core): "SIG\(signal)" + (core ? " (core dumped)" : "")
+      case .unseen: "its end was not seen"
+      }
+    switch cause {
+    case .exit, .signal: return how
+    case .oom(let certain): return certain ? "out of memory" : "perhaps out of memory (\(how))"
+    case .watchdog: return "watchdog missed (\(how))"
+    case .startTimeout: return "not ready within start-timeout (\(how))"
+    case .check: return "check failed (\(how))"
+    case .exec(let failure): return failure.sentence
+    case .killed: return "killed from outside (\(how))"
+    case .unknown: return "gone, nobody saw how"
+    case .host: return "the machine went down"
+    }
+  }
+}
+
+extension Occurrence {
+  /// One sentence, without the service's name.
+  package var sentence: String {
+    func list(_ names: [String]) -> String { names.joined(separator: ", ") }
+    switch kind {
+    case .started(_, let pid, let kind, let off):
+      var text = "started, pid \(pid)"
+      switch kind {
+      case .ordinary: break
+      case .trial: text += ", as a trial"
+      case .pluginRetry: text += ", plugins on again for a try"
+      }
+      return off.isEmpty ? text : text + ", without \(list(off))"
+    case .ready: return "ready"
+    case .settled(_, let degraded): return degraded ? "settled, degraded" : "settled"
+    case .ended(let end):
+      return "ended after \(end.uptime.description): \(end.description)"
+        + (end.leftovers > 0 ? ", leaving \(end.leftovers) processes behind" : "")
+    case .strike(let step, let count, let allowed): return "strike \(count) of \(allowed) on step \(step.rawValue)"
+    case .lateDeath(let count, let budget): return "late death \(count) of \(budget), no strike"
+    case .escalated(let from, let to, let skipped):
+      return "step \(from.rawValue) → \(to.rawValue)"
+        + (skipped.isEmpty ? "" : ", nothing to do on \(list(skipped.map(\.rawValue)))")
+    case .deescalated(let from, let to): return "step \(from.rawValue) → \(to.rawValue) after running well"
+    case .backingOff(let delay, let next): return "next try in \(delay.description) (step \(next.rawValue))"
+    case .repairStarted(_, let name, let attempt): return "repair \(name), round \(attempt)"
+    case .repairEnded(_, let name, let result): return "repair \(name) \(result.description)"
+    case .quarantined(let reason, let trial):
+      return "quarantined: \(reason); " + (trial.map { "a trial in \($0.description)" } ?? "no trial by itself")
+    case .trialFailed(let next):
+      return "trial failed; " + (next.map { "the next in \($0.description)" } ?? "no further trial by itself")
+    case .pluginsOff(let names, let retry):
+      return "plugins off: \(list(names)); due again in \(retry.description)"
+    case .pluginsOn(let names): return "plugins on again: \(list(names))"
+    case .pluginRetryFailed(let next): return "plugins still crash it, off again; due again in \(next.description)"
+    case .released(let why): return "released: \(why)"
+    case .held(let time, let by): return "held for \(time.description) by \(by)"
+    case .holdEnded: return "hold ended"
+    case .reset(let by): return "counters reset by \(by)"
+    case .requested(let verb, let by): return "\(verb) asked for by \(by)"
+    case .stopped: return "stopped"
+    case .finished(let crashed): return crashed ? "finished with a crash; restart says to leave it" : "finished"
+    case .waiting(let failure, let retry):
+      return "waiting for resources: \(failure.sentence); next try in \(retry.description)"
+    case .observed(let would): return "observe mode: would take step \(would.rawValue) now"
+    case .stuck(let pids, let since):
+      return "\(pids) processes still there \(since.description) after SIGKILL; the kernel has not let them go"
+    case .volatile: return "the state could not be saved in time; going on without"
+    case .resumed(let slept): return "the clock stood for \(slept.description); windows extended"
+    case .internalError(let text): return "internal error: \(text); this service is held, please report it"
+    }
+  }
+}

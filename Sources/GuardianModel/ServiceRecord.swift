@@ -1,0 +1,60 @@
+/// What guardian must not forget about a service: saved before the action that depends on it, read back at start.
+package struct ServiceRecord: Hashable, Sendable {
+  package var wanted = Wanted.down
+  /// Wanted returns to what `start:` says at the next boot.
+  package var untilBoot = false
+  package var step = Step.restart
+  /// Strikes in a row on this step.
+  package var strikes = 0
+  /// Restarts made on this step since it was entered; the delay grows with it.
+  package var triesOnStep = 0
+  /// Repair rounds since the last settled run.
+  package var repairRounds = 0
+  /// The latest deaths of settled runs, oldest first; at most `budget + 1`.
+  package var lateDeaths: [Instant] = []
+  package var plugins = PluginToggle()
+  package var hold: Hold?
+  package var quarantine: Quarantine?
+  /// The delay that the next trial from quarantine will have had; nil until the first, kept until step restart.
+  package var trialDelay: Duration?
+  /// When each repair ran lately, by its name; only for repairs with `at-most`.
+  package var repairRuns: [String: [BootInstant]] = [:]
+  /// Starts after the first since the last operator's start.
+  package var restarts = 0
+  /// The open start ticket: a run that has been allowed to exec and has neither settled nor ended.
+  package var openRun: RunID?
+  package var lastEnd: End?
+
+  package init() {}
+}
+
+/// All plugins as one toggle.
+package struct PluginToggle: Hashable, Sendable {
+  /// Nil: on. Else when they are due to be tried again.
+  package var offUntil: BootInstant?
+  /// How long they stay off the next time; nil: `retry-after`. Doubles with every failed retry, at most 14 days.
+  package var timeToLive: Duration?
+  package var off: Bool { offUntil != nil }
+  package init() {}
+}
+
+package struct Hold: Hashable, Sendable {
+  package var until: BootInstant
+  package var by: String
+  package init(until: BootInstant, by: String) {
+    self.until = until
+    self.by = by
+  }
+}
+
+package struct Quarantine: Hashable, Sendable {
+  package var since: WallTime
+  package var reason: String
+  /// Nil: never by itself.
+  package var nextTrial: BootInstant?
+  package init(since: WallTime, reason: String, nextTrial: BootInstant?) {
+    self.since = since
+    self.reason = reason
+    self.nextTrial = nextTrial
+  }
+}

@@ -1,0 +1,212 @@
+/// What one YAML file says about one service, validated and with every default filled in.
+package struct ServiceSpec: Hashable, Sendable {
+  package var name: ServiceName
+  package var description = ""
+  /// What is executed, as whom and with what. A change in here gives the service a fresh ladder.
+  package var process: ProcessSpec
+  package var start = StartCondition.boot
+  package var kind = ServiceKind.daemon
+  package var ready = Readiness.none
+  package var startTimeout = Duration.seconds(90)
+  package var startupWindow = Duration.seconds(60)
+  /// How often WATCHDOG=1 is expected; zero turns the watchdog off.
+  package var watchdog = Duration.zero
+  package var stop = StopSpec()
+  package var restart = RestartPolicy.always
+  package var backoff = BackoffSpec()
+  package var escalation = EscalationSpec()
+  package var late = LateSpec()
+  package var successExit: [Int32] = [0]
+  package var fatalExit: [Int32] = []
+  package var repairs: [RepairSpec] = []
+  package var plugins = PluginsSpec()
+  package var quarantine = QuarantineSpec()
+  package var mode = LadderMode.enforce
+  package var runbook: String?
+  package var contact: String?
+  /// Programs to run, one argument list for each kind.
+  package var notices: [NoticeKind: [String]] = [:]
+  package var log = LogTarget.automatic
+
+  package init(name: ServiceName, process: ProcessSpec) {
+    self.name = name
+    self.process = process
+  }
+}
+
+/// The process keys: everything that shapes the executed process.
+package struct ProcessSpec: Hashable, Sendable {
+  /// The program's absolute path and its arguments; never empty.
+  package var command: [String]
+  /// Nil: guardian's own user, groups and home.
+  package var identity: Identity?
+  package var directory: String?
+  /// In file order, names unique; on top of the base environment.
+  package var environment: [EnvironmentVariable] = []
+  package var environmentFiles: [EnvironmentFile] = []
+  package var umask: UInt32 = 0o022
+  package var limits: [ResourceLimit] = []
+  package var oomScoreAdjust: Int32?
+  package var nice: Int32?
+  package var plugins: [PluginSpec] = []
+
+  package init(command: [String]) { self.command = command }
+}
+
+/// A user with all groups, resolved from the user database when the file was loaded.
+package struct Identity: Hashable, Sendable {
+  package var user: String
+  package var uid: UInt32, gid: UInt32
+  /// Supplementary groups, `gid` included.
+  package var groups: [UInt32]
+  package var home: String, shell: String
+  package init(user: String, uid: UInt32, gid: UInt32, groups: [UInt32], home: String, shell: String) {
+    self.user = user
+    self.uid = uid
+    self.gid = gid
+    self.groups = groups
+    self.home = home
+    self.shell = shell
+  }
+}
+
+package struct EnvironmentVariable: Hashable, Sendable {
+  package var name: String, value: String
+  package init(_ name: String, _ value: String) {
+    self.name = name
+    self.value = value
+  }
+}
+
+package struct EnvironmentFile: Hashable, Sendable {
+  package var path: String
+  /// Written `-/path` in YAML: the file may be missing.
+  package var optional: Bool
+  package init(path: String, optional: Bool) {
+    self.path = path
+    self.optional = optional
+  }
+}
+
+/// One rlimit, soft and hard alike. `UInt64.max` is unlimited.
+package struct ResourceLimit: Hashable, Sendable {
+  package enum Resource: String, Hashable, Sendable, CaseIterable {
+    case openFiles = "open-files", core, stack, processes, fileSize = "file-size", lockedMemory = "locked-memory"
+    case addressSpace = "address-space", cpuTime = "cpu-time", data
+  }
+  package var resource: Resource
+  /// Bytes, seconds or a plain count, as setrlimit(2) has it.
+  package var value: UInt64
+  package init(_ resource: Resource, _ value: UInt64) {
+    self.resource = resource
+    self.value = value
+  }
+}
+
+package enum StartCondition: String, Hashable, Sendable, CaseIterable { case boot, manual }
+package enum ServiceKind: String, Hashable, Sendable, CaseIterable { case daemon, task }
+package enum Readiness: Hashable, Sendable {
+  case none
+  /// READY=1 on the notify socket.
+  case notify
+  /// A newline on this descriptor, as s6 has it; 3 or above.
+  case descriptor(Int32)
+}
+package enum RestartPolicy: String, Hashable, Sendable, CaseIterable {
+  case always, onCrash = "on-crash", never
+}
+package enum LadderMode: String, Hashable, Sendable, CaseIterable { case enforce, observe }
+package enum LogTarget: String, Hashable, Sendable, CaseIterable {
+  /// The journal where its socket exists, else inherited. What a file without `log:` has.
+  case automatic
+  case journal, inherit, none
+}
+package enum NoticeKind: String, Hashable, Sendable, CaseIterable {
+  case onCrash = "on-crash", onEscalation = "on-escalation", onRecovery = "on-recovery"
+  case onQuarantine = "on-quarantine"
+}
+
+package struct StopSpec: Hashable, Sendable {
+  package enum Leftovers: String, Hashable, Sendable, CaseIterable { case kill, term }
+  package var signal = Signal.term
+  /// Shared by the main process and the rest; then KILL.
+  package var timeout = Duration.seconds(10)
+  /// What the rest gets after a crash of the main process.
+  package var leftovers = Leftovers.kill
+  package init() {}
+}
+
+package struct BackoffSpec: Hashable, Sendable {
+  package var first = Duration.milliseconds(500)
+  package var factor = 2.0
+  package var max = Duration.seconds(60)
+  /// A share: 0.1 is 10 %.
+  package var jitter = 0.1
+  package init() {}
+}
+
+package struct EscalationSpec: Hashable, Sendable {
+  /// False: `escalation: off`, restarts for ever with backoff.
+  package var enabled = true
+  package var restart = 3, repair = 2, safeMode = 2
+  package var deescalateAfter = Duration.hour
+  package init() {}
+}
+
+package struct LateSpec: Hashable, Sendable {
+  package var budget = 5
+  package var within = Duration.hour
+  package init() {}
+}
+
+package struct RepairSpec: Hashable, Sendable {
+  package enum Kind: Hashable, Sendable {
+    case run([String])
+    case moveAside(String)
+  }
+  package var name: String
+  package var kind: Kind
+  /// Empty: after any death.
+  package var on: [CauseMatcher] = []
+  /// The first repair round (counted from 1) in which it runs.
+  package var fromAttempt = 1
+  package var atMost: RunLimit?
+  package var timeout = Duration.seconds(60)
+  /// Nil: the service's user (for `move-aside` guardian's own, since it renames in the parent directory).
+  package var identity: Identity?
+  package init(name: String, kind: Kind) {
+    self.name = name
+    self.kind = kind
+  }
+}
+
+package struct RunLimit: Hashable, Sendable {
+  package var times: Int, within: Duration
+  package init(times: Int, within: Duration) {
+    self.times = times
+    self.within = within
+  }
+}
+
+package struct PluginsSpec: Hashable, Sendable {
+  package var retryAfter = Duration.day
+  package init() {}
+}
+
+package struct PluginSpec: Hashable, Sendable {
+  package var name: String
+  /// Set in the environment while the plugin is off.
+  package var environment: [EnvironmentVariable] = []
+  /// Appended to the command while the plugin is off.
+  package var arguments: [String] = []
+  /// Absent for this one service while the plugin is off.
+  package var hide: [String] = []
+  package init(name: String) { self.name = name }
+}
+
+package struct QuarantineSpec: Hashable, Sendable {
+  /// Nil: `never`.
+  package var retryAfter: Duration? = .seconds(900)
+  package var max = Duration.day
+  package init() {}
+}
