@@ -1,0 +1,84 @@
+# make run      builds guardian and runs the demonstration in the foreground; no root, no systemd; Ctrl-C ends it
+# make test     builds everything and runs all tests
+# make bench    measures guardian beside a bare C loop, in the same run
+# make format   formats the sources; make lint only looks
+# make install  [DESTDIR=] [PREFIX=/usr/local]
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+SWIFT   ?= swift
+CC      ?= cc
+SYSCONFDIR ?= /etc
+
+# The arrows between the targets are checked by the build: an import that Package.swift does not declare is an error.
+BUILDFLAGS = --explicit-target-dependency-import-check error
+BUILD   = $(SWIFT) build $(BUILDFLAGS)
+RELEASE = .build/release
+MANUAL  = $(wildcard man/*.[1-8])
+BENCH   = .build/bench
+
+.PHONY: all run test bench format lint lint-format lint-manual install dependencies programs
+
+all: dependencies
+	$(BUILD) -c release
+
+run: dependencies
+	$(BUILD) -c release --product guardian
+	$(BUILD) -c release --product guardianctl
+	@exec etc/demonstration/run $(RELEASE)
+
+test: dependencies
+	$(SWIFT) test $(BUILDFLAGS) $(TESTFLAGS)
+
+bench: dependencies $(BENCH)/floor $(BENCH)/child $(BENCH)/bench
+	$(BUILD) -c release --product guardian
+	$(BUILD) -c release --product guardianctl
+	$(BENCH)/bench $(RELEASE) $(BENCH) $(BENCHFLAGS)
+
+$(BENCH)/%: Tests/Benchmark/%.c
+	@mkdir -p $(BENCH)
+	$(CC) -std=gnu17 -O2 -Wall -Wextra -static -o $@ $<
+
+$(BENCH)/bench: Tests/Benchmark/bench.swift
+	@mkdir -p $(BENCH)
+	$(SWIFT)c -O -swift-version 6 -o $@ $<
+
+format:
+	$(SWIFT) format --in-place --parallel --recursive Package.swift Sources Tests
+
+lint: lint-format lint-manual
+
+lint-format:
+	$(SWIFT) format lint --strict --parallel --recursive Package.swift Sources Tests
+
+# mandoc's exit status is no verdict on warnings of every level: any output is a failure.
+lint-manual:
+	@found=$$(mandoc -T lint -W warning $(MANUAL) 2>&1); [ -z "$$found" ] || { echo "$$found"; exit 1; }
+
+# Installs what is already built by `make all`, so that `sudo make install` compiles nothing as root.
+install:
+	@[ -x $(RELEASE)/guardian ] || { echo "make install: nothing is built yet; run 'make all' first" >&2; exit 1; }
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/systemd/user
+	install -m 755 $(RELEASE)/guardian $(RELEASE)/guardianctl $(RELEASE)/guardian-sim $(DESTDIR)$(PREFIX)/bin
+	sed 's|/usr/bin/|$(PREFIX)/bin/|g' units/guardian.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/guardian.service
+	sed 's|/usr/bin/|$(PREFIX)/bin/|g' units/user/guardian.service > $(DESTDIR)$(PREFIX)/lib/systemd/user/guardian.service
+	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/guardian.service $(DESTDIR)$(PREFIX)/lib/systemd/user/guardian.service
+	for page in $(MANUAL); do \
+	  section=$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}; \
+	  install -d $$section && install -m 644 $$page $$section || exit 1; \
+	done
+	install -d $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/services
+	install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/guardian
+	[ ! -f etc/guardian.yaml ] || install -m 644 etc/guardian.yaml $(DESTDIR)$(PREFIX)/share/doc/guardian/examples
+	for example in $(wildcard etc/services/*.yaml); do \
+	  install -m 644 $$example $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/services || exit 1; \
+	done
+	install -d $(DESTDIR)$(SYSCONFDIR)/guardian/services
+
+# Build libraries: quick when all is there, installed where that is possible, else named.
+dependencies:
+	@SWIFT='$(SWIFT)' Tests/Support/dependencies
+
+# Redis, nginx and PostgreSQL for the tests, unpacked below .build; nothing is installed and nothing started.
+programs:
+	Tests/Support/fetch-programs .build/programs
