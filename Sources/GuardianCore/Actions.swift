@@ -17,8 +17,8 @@ package enum Action: Hashable, Sendable {
   /// Make this durable, then answer `saved(ticket)`.
   case save(ServiceRecord, Ticket)
   case record(Occurrence)
-  /// Watch the executable (or the missing path) and answer `executableSeen` when it changes; false: no longer.
-  case watch(Bool)
+  /// Watch this path (the executable, or what was missing) and answer `executableSeen` when it changes; nil: no longer.
+  case watch(String?)
   /// The removed service has nothing left: drop it.
   case forget
 }
