@@ -1,0 +1,109 @@
+package import GuardianModel
+
+/// From the bytes of a YAML file to a validated value, or to everything that is wrong with it.
+///
+/// Pure: what only the machine can know (users, whether a program is there) is asked of the `ConfigurationContext`.
+package enum Configuration {
+  /// A file of more bytes is refused unread.
+  package static let largestFile = 1 << 20
+
+  /// Reads `services/NAME.yaml`.
+  ///
+  /// - Parameter file: The path shown in diagnostics.
+  /// - Parameter defaults: What `guardian.yaml` says under `defaults:`.
+  package static func parseService(
+    name: ServiceName, bytes: [UInt8], file: String, defaults: ServiceDefaults = .none, context: ConfigurationContext
+  ) -> ParsedService {
+    var log = DiagnosticLog(known: defaults.reported)
+    guard let root = compose(bytes, file: file, into: &log) else {
+      return ParsedService(spec: nil, diagnostics: log.sorted())
+    }
+    guard let root else {
+      log.fault(file: file, what: "the file is empty", why: "a service needs at least 'command: [/path/to/program]'")
+      return ParsedService(spec: nil, diagnostics: log.sorted())
+    }
+    var decoder = ServiceDecoder(context: context, log: log, mainFile: file)
+    let spec = decoder.service(named: name, root: root, defaults: defaults.node)
+    return ParsedService(spec: decoder.log.blocked ? nil : spec, diagnostics: decoder.log.sorted())
+  }
+
+  /// Reads `guardian.yaml`.
+  package static func parseHost(bytes: [UInt8], file: String, context: ConfigurationContext) -> ParsedHost {
+    var log = DiagnosticLog()
+    guard let root = compose(bytes, file: file, into: &log) else {
+      return ParsedHost(host: nil, diagnostics: log.sorted())
+    }
+    guard let root else { return ParsedHost(host: HostSpec(), diagnostics: log.sorted()) }
+    var decoder = ServiceDecoder(context: context, log: log, mainFile: file)
+    let defaults = decoder.host(root)
+    let diagnostics = decoder.log.sorted()
+    if decoder.log.blocked { return ParsedHost(host: nil, diagnostics: diagnostics) }
+    return ParsedHost(
+      host: HostSpec(defaults: ServiceDefaults(node: defaults, reported: Set(diagnostics))), diagnostics: diagnostics)
+  }
+
+  /// Nil after a fault of syntax; an empty document is `.some(nil)`.
+  private static func compose(_ bytes: [UInt8], file: String, into log: inout DiagnosticLog) -> Node?? {
+    guard let text = SourceText.checked(bytes, file: file, log: &log) else { return nil }
+    return Composer.compose(text, log: &log)
+  }
+}
+
+/// What a service's file gave.
+package struct ParsedService: Sendable {
+  /// Nil where a fault leaves no definition to run. A command that is not there (yet) is an error too, but leaves one.
+  package var spec: ServiceSpec?
+  /// In the order of the file.
+  package var diagnostics: [Diagnostic]
+}
+
+/// What `guardian.yaml` gave.
+package struct ParsedHost: Sendable {
+  /// Nil after any error: the last good copy stays in force.
+  package var host: HostSpec?
+  package var diagnostics: [Diagnostic]
+}
+
+/// Host-wide settings.
+package struct HostSpec: Sendable {
+  package var defaults = ServiceDefaults.none
+  package init() {}
+  init(defaults: ServiceDefaults) { self.defaults = defaults }
+}
+
+/// `defaults:` of guardian.yaml, already found to be free of faults.
+package struct ServiceDefaults: Sendable {
+  let node: Node?
+  /// Said once, for guardian.yaml, and not again for every service.
+  let reported: Set<Diagnostic>
+  package static let none = ServiceDefaults(node: nil, reported: [])
+}
+
+/// What only the machine can tell.
+package struct ConfigurationContext {
+  package struct UserProblem: Error, Hashable, Sendable {
+    /// `no user 'wbe' in the user database`, without a full stop.
+    package var what: String
+    package init(_ what: String) { self.what = what }
+  }
+  package enum PathUse: Sendable { case command, directory, environmentFile }
+
+  /// (user, group) as written; at least one is given.
+  package var resolveUser: (_ user: String?, _ group: String?) -> Result<Identity, UserProblem>
+  /// Nil: fine. Else what is wrong with the path, as in `no such file`.
+  package var lookAt: (_ path: String, _ use: PathUse) -> String?
+  /// CAP_SYS_ADMIN is there, so that a path can be hidden from one service.
+  package var canHide: Bool
+  /// Guardian's own uid; only root may become somebody else.
+  package var ownUID: UInt32
+
+  package init(
+    resolveUser: @escaping (String?, String?) -> Result<Identity, UserProblem>,
+    lookAt: @escaping (String, PathUse) -> String? = { _, _ in nil }, canHide: Bool = true, ownUID: UInt32 = 0
+  ) {
+    self.resolveUser = resolveUser
+    self.lookAt = lookAt
+    self.canHide = canHide
+    self.ownUID = ownUID
+  }
+}
