@@ -1,0 +1,215 @@
+package import GuardianModel
+
+/// One service as an object. The full form has every member, with null where there is nothing; the brief form leaves out
+/// what a table does not show and what has its usual value.
+package func encode(_ s: ServiceStatus, brief: Bool, into json: inout JSONWriter) {
+  json.beginObject()
+  json.key("name")
+  json.string(s.name)
+  if brief {
+    encodeBrief(s, into: &json)
+    json.endObject()
+    return
+  }
+  json.key("description")
+  json.string(s.description)
+  json.key("wanted")
+  json.string(s.wanted.rawValue)
+  json.key("phase")
+  json.string(s.phase.rawValue)
+  json.key("step")
+  json.string(s.step.rawValue)
+  json.key("settled")
+  json.bool(s.settled)
+  json.key("degraded")
+  json.bool(s.degraded)
+  json.key("pid")
+  if let pid = s.pid { json.integer(pid) } else { json.null() }
+  json.key("run")
+  if let run = s.run { json.string(run) } else { json.null() }
+  json.key("since")
+  json.time(s.since)
+  json.key("uptime_ms")
+  if let uptime = s.uptimeMilliseconds { json.integer(uptime) } else { json.null() }
+  json.key("restarts")
+  json.integer(s.restarts)
+  json.key("strikes")
+  json.integer(s.strikes)
+  json.key("strikes_allowed")
+  json.integer(s.strikesAllowed)
+  json.key("held")
+  json.bool(s.held)
+  json.key("disabled_plugins")
+  json.strings(s.disabledPlugins)
+  json.key("next")
+  if let next = s.next { encode(next, into: &json) } else { json.null() }
+  json.key("last_end")
+  if let end = s.lastEnd { encode(end, into: &json) } else { json.null() }
+  json.key("reason")
+  json.string(s.reason)
+  json.key("type")
+  json.string(s.kind.rawValue)
+  json.key("observe")
+  json.bool(s.observe)
+  json.key("clears")
+  json.string(s.clears)
+  json.key("pending_definition")
+  json.bool(s.pendingDefinition)
+  json.key("runbook")
+  if let runbook = s.runbook { json.string(runbook) } else { json.null() }
+  json.key("contact")
+  if let contact = s.contact { json.string(contact) } else { json.null() }
+  json.key("log")
+  json.string(s.log)
+  json.key("status_text")
+  json.string(s.statusText)
+  json.key("notes")
+  json.strings(s.notes)
+  json.endObject()
+}
+
+/// Usual values, left out: wanted up, step restart, settled, nothing held, no strikes.
+private func encodeBrief(_ s: ServiceStatus, into json: inout JSONWriter) {
+  json.key("phase")
+  json.string(s.phase.rawValue)
+  if s.wanted != .up {
+    json.key("wanted")
+    json.string(s.wanted.rawValue)
+  }
+  if s.step != .restart {
+    json.key("step")
+    json.string(s.step.rawValue)
+  }
+  json.key("settled")
+  json.bool(s.settled)
+  if s.degraded {
+    json.key("degraded")
+    json.bool(true)
+  }
+  if s.held {
+    json.key("held")
+    json.bool(true)
+  }
+  if let uptime = s.uptimeMilliseconds {
+    json.key("uptime_ms")
+    json.integer(uptime)
+  }
+  if s.restarts != 0 {
+    json.key("restarts")
+    json.integer(s.restarts)
+  }
+  if s.strikes != 0 {
+    json.key("strikes")
+    json.integer(s.strikes)
+    json.key("strikes_allowed")
+    json.integer(s.strikesAllowed)
+  }
+  if !s.disabledPlugins.isEmpty {
+    json.key("disabled_plugins")
+    json.strings(s.disabledPlugins)
+  }
+  if s.kind != .daemon {
+    json.key("type")
+    json.string(s.kind.rawValue)
+  }
+  if s.observe {
+    json.key("observe")
+    json.bool(true)
+  }
+  if let next = s.next {
+    json.key("next")
+    encode(next, into: &json)
+  }
+  // A table has room for one explanation, and a healthy service needs none.
+  if !s.settled || s.degraded {
+    if let end = s.lastEnd {
+      json.key("last_end")
+      encode(end, into: &json)
+    }
+    if !s.reason.isEmpty {
+      json.key("reason")
+      json.string(s.reason)
+    }
+  }
+}
+
+private func encode(_ next: ServiceStatus.NextAction, into json: inout JSONWriter) {
+  json.beginObject()
+  json.key("action")
+  json.string(next.action)
+  json.key("at")
+  json.time(next.at)
+  json.key("in_ms")
+  json.integer(next.inMilliseconds)
+  json.endObject()
+}
+
+private func encode(_ end: ServiceStatus.LastEnd, into json: inout JSONWriter) {
+  json.beginObject()
+  json.key("cause")
+  json.string(end.cause)
+  json.key("class")
+  json.string(end.crashClass)
+  json.key("code")
+  if let code = end.code { json.integer(code) } else { json.null() }
+  json.key("signal")
+  if let signal = end.signal { json.string(signal) } else { json.null() }
+  json.key("core")
+  json.bool(end.core)
+  json.key("at")
+  json.time(end.at)
+  json.key("uptime_ms")
+  json.integer(end.uptimeMilliseconds)
+  json.key("text")
+  json.string(end.text)
+  json.endObject()
+}
+
+package func encode(_ diagnostics: [Diagnostic], into json: inout JSONWriter) {
+  json.beginArray()
+  for diagnostic in diagnostics {
+    json.beginObject()
+    json.key("severity")
+    json.string(diagnostic.severity.rawValue)
+    json.key("file")
+    json.string(diagnostic.file)
+    json.key("line")
+    if let line = diagnostic.line { json.integer(line) } else { json.null() }
+    json.key("column")
+    if let column = diagnostic.column { json.integer(column) } else { json.null() }
+    json.key("what")
+    json.string(diagnostic.what)
+    json.key("why")
+    json.string(diagnostic.why)
+    json.key("suggestion")
+    if let suggestion = diagnostic.suggestion { json.string(suggestion) } else { json.null() }
+    json.endObject()
+  }
+  json.endArray()
+}
+
+func encodePlan(name: String, entries: [PlanEntry], into json: inout JSONWriter) {
+  json.key("name")
+  json.string(name)
+  json.key("entries")
+  json.beginArray()
+  for entry in entries {
+    json.beginObject()
+    json.key("earliest_ms")
+    json.integer(entry.earliest.milliseconds)
+    json.key("latest_ms")
+    json.integer(entry.latest.milliseconds)
+    json.key("action")
+    json.string(entry.action)
+    json.key("step")
+    json.string(entry.step.rawValue)
+    json.key("strikes")
+    json.integer(entry.strikes)
+    json.key("strikes_allowed")
+    json.integer(entry.strikesAllowed)
+    json.key("text")
+    json.string(entry.text)
+    json.endObject()
+  }
+  json.endArray()
+}

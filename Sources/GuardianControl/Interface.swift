@@ -1,0 +1,120 @@
+/// `io.guardian.Supervisor` in Varlink's own language, as GetInterfaceDescription answers it. A test holds the codec to it.
+package let supervisorInterface = """
+  # Supervises services, and walks the failing ones through restart, repair, safe mode and quarantine.
+  interface io.guardian.Supervisor
+
+  # What a service does next of its own accord. Times are RFC 3339, UTC.
+  type Next (action: string, at: string, in_ms: int)
+
+  # How the last run ended. 'cause' and 'class' are the words of guardian-ladder(7).
+  type LastEnd (
+    cause: string,
+    class: string,
+    code: ?int,
+    signal: ?string,
+    core: bool,
+    at: string,
+    uptime_ms: int,
+    text: string
+  )
+
+  # One service. In a brief list only 'name', 'phase' and 'settled' are certain to be there; a member that is left out has
+  # its usual value.
+  type Service (
+    name: string,
+    description: ?string,
+    wanted: ?string,
+    phase: string,
+    step: ?string,
+    settled: bool,
+    degraded: ?bool,
+    pid: ?int,
+    run: ?string,
+    since: ?string,
+    uptime_ms: ?int,
+    restarts: ?int,
+    strikes: ?int,
+    strikes_allowed: ?int,
+    held: ?bool,
+    disabled_plugins: ?[]string,
+    next: ?Next,
+    last_end: ?LastEnd,
+    reason: ?string,
+    type: ?string,
+    observe: ?bool,
+    clears: ?string,
+    pending_definition: ?bool,
+    runbook: ?string,
+    contact: ?string,
+    log: ?string,
+    status_text: ?string,
+    notes: ?[]string
+  )
+
+  # A fault of the configuration. 'severity' is error or warning.
+  type Diagnostic (
+    severity: string,
+    file: string,
+    line: ?int,
+    column: ?int,
+    what: string,
+    why: string,
+    suggestion: ?string
+  )
+
+  # One line of a plan, in milliseconds from its beginning, without jitter and with all of it.
+  type PlanEntry (
+    earliest_ms: int,
+    latest_ms: int,
+    action: string,
+    step: string,
+    strikes: int,
+    strikes_allowed: int,
+    text: string
+  )
+
+  # Services in order of name, at most 64 in one reply: call it with 'more'. 'missing' are the names that nobody has.
+  method List(names: ?[]string, brief: ?bool) -> (services: []Service, missing: ?[]string)
+
+  # Orders. With 'wait' (the default) the reply comes when the order has come true, or has failed.
+  method Start(name: string, wait: ?bool) -> (name: string, note: string)
+  method Stop(name: string, until_boot: ?bool, wait: ?bool) -> (name: string, note: string)
+  method Restart(name: string, wait: ?bool) -> (name: string, note: string)
+  method Release(name: string, wait: ?bool) -> (name: string, note: string)
+  method Reset(name: string, wait: ?bool) -> (name: string, note: string)
+  method Hold(name: string, for_ms: int, wait: ?bool) -> (name: string, note: string)
+
+  # Reads the configuration again. One bad file harms no other service.
+  method Reload() -> (services: int, diagnostics: []Diagnostic)
+
+  # What would happen, and when, if the service kept dying; from its present state, or from zero.
+  method Plan(name: string, from_start: ?bool) -> (name: string, entries: []PlanEntry)
+
+  method Summary() -> (line: string, state: string, warnings: []string, diagnostics: []Diagnostic)
+
+  method GetVersion() -> (version: string, guarantees: [string]string)
+
+  error NoSuchService (name: string)
+  error NotPermitted (reason: string)
+  error Failed (reason: string)
+  error ConfigurationFault (diagnostics: []Diagnostic)
+  error Busy (reason: string)
+
+  """
+
+/// `org.varlink.service`, which every Varlink service has. Source: https://varlink.org/Service
+package let varlinkServiceInterface = """
+  # The interface that every Varlink service has.
+  interface org.varlink.service
+
+  method GetInfo() -> (vendor: string, product: string, version: string, url: string, interfaces: []string)
+  method GetInterfaceDescription(interface: string) -> (description: string)
+
+  error InterfaceNotFound (interface: string)
+  error MethodNotFound (method: string)
+  error MethodNotImplemented (method: string)
+  error InvalidParameter (parameter: string)
+  error PermissionDenied ()
+  error ExpectedMore ()
+
+  """

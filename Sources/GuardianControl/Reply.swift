@@ -1,0 +1,194 @@
+package import GuardianModel
+
+/// What `Summary` tells: the head of `status`.
+package struct DaemonSummary: Hashable, Sendable {
+  /// As in STATUS=: `12 services: 10 settled, 2 repairing (web, mail)`.
+  package var line = ""
+  /// `saved`, `volatile`, or whatever else is true of the durable record.
+  package var state = "saved"
+  /// One sentence each: a safe default in force, observe mode of guardian itself, a limit that is near, …
+  package var warnings: [String] = []
+  /// Of the configuration as last read.
+  package var diagnostics: [Diagnostic] = []
+  package init() {}
+}
+
+/// What `GetVersion` tells. `guarantees` are in order of display.
+package struct DaemonVersion: Hashable, Sendable {
+  package struct Guarantee: Hashable, Sendable {
+    package var name: String, value: String
+    package init(_ name: String, _ value: String) {
+      self.name = name
+      self.value = value
+    }
+  }
+  package var version = guardianVersion
+  package var guarantees: [Guarantee] = []
+  package init() {}
+}
+
+/// Encodes replies, each a whole message with its NUL.
+package enum Reply {
+  /// Services in one reply of a stream, at most.
+  package static let chunk = 64
+
+  /// One chunk of a list.
+  ///
+  /// - Parameter missing: Names that were asked for and are unknown; on the last chunk only.
+  package static func list(
+    _ services: some Sequence<ServiceStatus>, missing: [String] = [], brief: Bool = false, continues: Bool,
+    into bytes: inout [UInt8]
+  ) {
+    message(into: &bytes, continues: continues) { json in
+      json.key("services")
+      json.beginArray()
+      for service in services { encode(service, brief: brief, into: &json) }
+      json.endArray()
+      if !missing.isEmpty {
+        json.key("missing")
+        json.strings(missing)
+      }
+    }
+  }
+
+  /// An order that has been carried out. `note` is for the operator, may be empty.
+  package static func done(name: String, note: String, into bytes: inout [UInt8]) {
+    message(into: &bytes) { json in
+      json.key("name")
+      json.string(name)
+      json.key("note")
+      json.string(note)
+    }
+  }
+
+  /// The configuration has been read again: no error in it, perhaps warnings. With errors: `configurationFault`.
+  package static func reloaded(services: Int, diagnostics: [Diagnostic], into bytes: inout [UInt8]) {
+    message(into: &bytes) { json in
+      json.key("services")
+      json.integer(services)
+      json.key("diagnostics")
+      encode(diagnostics, into: &json)
+    }
+  }
+
+  package static func plan(name: String, entries: [PlanEntry], into bytes: inout [UInt8]) {
+    message(into: &bytes) { json in encodePlan(name: name, entries: entries, into: &json) }
+  }
+
+  /// The parameters of `plan`'s reply as one bare JSON object, which is what `guardian --plan NAME` prints.
+  package static func planObject(name: String, entries: [PlanEntry]) -> [UInt8] {
+    var json = JSONWriter()
+    json.beginObject()
+    encodePlan(name: name, entries: entries, into: &json)
+    json.endObject()
+    return json.bytes
+  }
+
+  package static func summary(_ summary: DaemonSummary, into bytes: inout [UInt8]) {
+    message(into: &bytes) { json in
+      json.key("line")
+      json.string(summary.line)
+      json.key("state")
+      json.string(summary.state)
+      json.key("warnings")
+      json.strings(summary.warnings)
+      json.key("diagnostics")
+      encode(summary.diagnostics, into: &json)
+    }
+  }
+
+  package static func version(_ version: DaemonVersion, into bytes: inout [UInt8]) {
+    message(into: &bytes) { json in
+      json.key("version")
+      json.string(version.version)
+      json.key("guarantees")
+      json.beginObject()
+      for guarantee in version.guarantees {
+        json.key(guarantee.name)
+        json.string(guarantee.value)
+      }
+      json.endObject()
+    }
+  }
+
+  package static func error(_ error: ControlError, into bytes: inout [UInt8]) {
+    var json = JSONWriter(into: take(&bytes))
+    json.beginObject()
+    json.key("error")
+    json.string(error.name)
+    json.key("parameters")
+    json.beginObject()
+    switch error {
+    case .interfaceNotFound(let name):
+      json.key("interface")
+      json.string(name)
+    case .methodNotFound(let name), .methodNotImplemented(let name):
+      json.key("method")
+      json.string(name)
+    case .invalidParameter(let name):
+      json.key("parameter")
+      json.string(name)
+    case .expectedMore: break
+    case .noSuchService(let name):
+      json.key("name")
+      json.string(name)
+    case .notPermitted(let reason), .failed(let reason), .busy(let reason):
+      json.key("reason")
+      json.string(reason)
+    case .configurationFault(let diagnostics):
+      json.key("diagnostics")
+      encode(diagnostics, into: &json)
+    }
+    json.endObject()
+    json.endObject()
+    json.bytes.append(0)
+    bytes = json.bytes
+  }
+  package static func error(_ error: ControlError) -> [UInt8] {
+    var bytes: [UInt8] = []
+    self.error(error, into: &bytes)
+    return bytes
+  }
+
+  /// `body` writes the members of `parameters`.
+  static func message(into bytes: inout [UInt8], continues: Bool = false, _ body: (inout JSONWriter) -> Void) {
+    var json = JSONWriter(into: take(&bytes))
+    json.beginObject()
+    json.key("parameters")
+    json.beginObject()
+    body(&json)
+    json.endObject()
+    if continues {
+      json.key("continues")
+      json.bool(true)
+    }
+    json.endObject()
+    json.bytes.append(0)
+    bytes = json.bytes
+  }
+
+  /// Moves the buffer out, so that appending does not copy it.
+  private static func take(_ bytes: inout [UInt8]) -> [UInt8] {
+    var taken: [UInt8] = []
+    swap(&taken, &bytes)
+    return taken
+  }
+}
+
+extension ControlError {
+  /// The full name on the wire.
+  package var name: String {
+    switch self {
+    case .interfaceNotFound: "org.varlink.service.InterfaceNotFound"
+    case .methodNotFound: "org.varlink.service.MethodNotFound"
+    case .methodNotImplemented: "org.varlink.service.MethodNotImplemented"
+    case .invalidParameter: "org.varlink.service.InvalidParameter"
+    case .expectedMore: "org.varlink.service.ExpectedMore"
+    case .noSuchService: "io.guardian.Supervisor.NoSuchService"
+    case .notPermitted: "io.guardian.Supervisor.NotPermitted"
+    case .failed: "io.guardian.Supervisor.Failed"
+    case .configurationFault: "io.guardian.Supervisor.ConfigurationFault"
+    case .busy: "io.guardian.Supervisor.Busy"
+    }
+  }
+}

@@ -1,0 +1,178 @@
+import GuardianModel
+
+enum DecodedMessage {
+  case call(ControlCall)
+  /// Answered without the daemon.
+  case introspection([UInt8])
+  case refused(ControlError, oneway: Bool)
+  /// No Varlink call at all: nothing sensible can follow.
+  case notVarlink(String)
+}
+
+let supervisorName = "io.guardian.Supervisor"
+private let serviceName = "org.varlink.service"
+
+func decodeMessage(_ bytes: UnsafeBufferPointer<UInt8>) -> DecodedMessage {
+  let decoded = withJSON(bytes) { root -> DecodedMessage in
+    guard root.isObject else { return .notVarlink("a call is an object") }
+    guard let method = root["method"]?.string else { return .notVarlink("'method' is missing, or no string") }
+    var oneway = false
+    do throws(ControlError) {
+      oneway = try flag(root, "oneway", default: false)
+      let call = try decodeCall(root, method: method)
+      switch call {
+      case .left(let request): return .call(ControlCall(request, more: try flag(root, "more", default: false), oneway: oneway))
+      case .right(let reply): return .introspection(oneway ? [] : reply)
+      }
+    } catch {
+      return .refused(error, oneway: oneway)
+    }
+  }
+  switch decoded {
+  case .success(let message): return message
+  case .failure(let fault): return .notVarlink("not JSON: \(fault.reason)")
+  }
+}
+
+private enum Either {
+  case left(ControlRequest)
+  case right([UInt8])
+}
+
+private func decodeCall(_ root: JSONValue, method: String) throws(ControlError) -> Either {
+  try only(root, ["method", "parameters", "more", "oneway", "upgrade"])
+  if try flag(root, "upgrade", default: false) { throw .methodNotImplemented(method) }
+  if let parameters = root["parameters"], !parameters.isObject, !parameters.isNull {
+    throw .invalidParameter("parameters")
+  }
+  let p = root["parameters"]
+
+  guard let dot = method.utf8.lastIndex(of: UInt8(ascii: ".")) else { throw .methodNotFound(method) }
+  let interface = String(method[..<dot])
+  let name = method[method.utf8.index(after: dot)...]
+  switch interface {
+  case serviceName:
+    switch name {
+    case "GetInfo":
+      try only(p, [])
+      return .right(info())
+    case "GetInterfaceDescription":
+      try only(p, ["interface"])
+      return .right(try description(of: text(p, "interface")))
+    default: throw .methodNotFound(method)
+    }
+  case supervisorName: return .left(try supervisorCall(String(name), p, method: method))
+  default: throw .interfaceNotFound(interface)
+  }
+}
+
+private func supervisorCall(
+  _ name: String, _ p: JSONValue?, method: String
+) throws(ControlError) -> ControlRequest {
+  switch name {
+  case "List":
+    try only(p, ["names", "brief"])
+    var names: [String]?
+    if let list = p?["names"], !list.isNull {
+      guard let strings = list.strings else { throw .invalidParameter("names") }
+      names = strings
+    }
+    return .list(names: names, brief: try flag(p, "brief", default: false))
+  case "Start":
+    try only(p, ["name", "wait"])
+    return .start(name: try text(p, "name"), wait: try flag(p, "wait", default: true))
+  case "Stop":
+    try only(p, ["name", "until_boot", "wait"])
+    return .stop(
+      name: try text(p, "name"), untilBoot: try flag(p, "until_boot", default: false),
+      wait: try flag(p, "wait", default: true))
+  case "Restart":
+    try only(p, ["name", "wait"])
+    return .restart(name: try text(p, "name"), wait: try flag(p, "wait", default: true))
+  case "Release":
+    try only(p, ["name", "wait"])
+    return .release(name: try text(p, "name"), wait: try flag(p, "wait", default: true))
+  case "Reset":
+    try only(p, ["name", "wait"])
+    return .reset(name: try text(p, "name"), wait: try flag(p, "wait", default: true))
+  case "Hold":
+    try only(p, ["name", "for_ms", "wait"])
+    guard let milliseconds = p?["for_ms"]?.integer, (0...maximumHold).contains(milliseconds) else {
+      throw .invalidParameter("for_ms")
+    }
+    return .hold(
+      name: try text(p, "name"), milliseconds: milliseconds, wait: try flag(p, "wait", default: true))
+  case "Reload":
+    try only(p, [])
+    return .reload
+  case "Plan":
+    try only(p, ["name", "from_start"])
+    return .plan(name: try text(p, "name"), fromStart: try flag(p, "from_start", default: false))
+  case "Summary":
+    try only(p, [])
+    return .summary
+  case "GetVersion":
+    try only(p, [])
+    return .version
+  default: throw .methodNotFound(method)
+  }
+}
+
+/// Ten years, in milliseconds: nobody holds a service longer, and no sum with it overflows.
+package let maximumHold: Int64 = 10 * 366 * 86_400_000
+
+private func text(_ object: JSONValue?, _ key: StaticString) throws(ControlError) -> String {
+  guard let value = object?[key]?.string else { throw .invalidParameter("\(key)") }
+  return value
+}
+
+/// Null counts as left out, as Varlink has it for optional members.
+private func flag(
+  _ object: JSONValue?, _ key: StaticString, default usual: Bool
+) throws(ControlError) -> Bool {
+  guard let value = object?[key], !value.isNull else { return usual }
+  guard let flag = value.bool else { throw .invalidParameter("\(key)") }
+  return flag
+}
+
+/// A misspelt member would otherwise be an order with another meaning.
+private func only(_ object: JSONValue?, _ known: [String]) throws(ControlError) {
+  var stranger: String?
+  object?.forEachMember { key, _ in
+    let name = String(cString: key)
+    if stranger == nil, !known.contains(name) { stranger = name }
+  }
+  if let stranger { throw .invalidParameter(stranger) }
+}
+
+private func info() -> [UInt8] {
+  var bytes: [UInt8] = []
+  Reply.message(into: &bytes) { json in
+    json.key("vendor")
+    json.literal("guardian")
+    json.key("product")
+    json.literal("guardian")
+    json.key("version")
+    json.string(guardianVersion)
+    json.key("url")
+    json.literal("")
+    json.key("interfaces")
+    json.strings([serviceName, supervisorName])
+  }
+  return bytes
+}
+
+private func description(of interface: String) throws(ControlError) -> [UInt8] {
+  let text =
+    switch interface {
+    case serviceName: varlinkServiceInterface
+    case supervisorName: supervisorInterface
+    default: throw ControlError.interfaceNotFound(interface)
+    }
+  var bytes: [UInt8] = []
+  Reply.message(into: &bytes) { json in
+    json.key("description")
+    json.string(text)
+  }
+  return bytes
+}

@@ -1,0 +1,61 @@
+package import GuardianModel
+
+/// What a client may ask. A closed list: a method exists if it is here and in `supervisorInterface`.
+package enum ControlRequest: Hashable, Sendable {
+  /// Services by name, all of them without names, in order of name. `brief` leaves out what a table does not show.
+  case list(names: [String]?, brief: Bool)
+  case start(name: String, wait: Bool)
+  case stop(name: String, untilBoot: Bool, wait: Bool)
+  case restart(name: String, wait: Bool)
+  case release(name: String, wait: Bool)
+  case reset(name: String, wait: Bool)
+  /// Zero milliseconds end a hold.
+  case hold(name: String, milliseconds: Int64, wait: Bool)
+  /// The configuration, all of it.
+  case reload
+  case plan(name: String, fromStart: Bool)
+  case summary
+  case version
+
+  /// Whether it changes anything, and so needs more than the right to look.
+  package var changesSomething: Bool {
+    switch self {
+    case .list, .plan, .summary, .version: false
+    case .start, .stop, .restart, .release, .reset, .hold, .reload: true
+    }
+  }
+}
+
+/// One message of a client, decoded.
+package struct ControlCall: Hashable, Sendable {
+  package var request: ControlRequest
+  /// The client takes several replies, each but the last with `continues`.
+  package var more: Bool
+  /// The client wants no reply at all: encode none.
+  package var oneway: Bool
+  package init(_ request: ControlRequest, more: Bool = false, oneway: Bool = false) {
+    self.request = request
+    self.more = more
+    self.oneway = oneway
+  }
+}
+
+/// What can go wrong with a call; each is one Varlink error.
+package enum ControlError: Error, Hashable, Sendable {
+  // org.varlink.service
+  case interfaceNotFound(String)
+  case methodNotFound(String)
+  case methodNotImplemented(String)
+  case invalidParameter(String)
+  /// The answer does not fit one reply; ask again with `more`.
+  case expectedMore
+
+  // io.guardian.Supervisor
+  case noSuchService(name: String)
+  case notPermitted(reason: String)
+  /// The order was carried out and did not come true, or could not be carried out.
+  case failed(reason: String)
+  case configurationFault([Diagnostic])
+  /// Too many connections or requests wait already.
+  case busy(reason: String)
+}
