@@ -1,0 +1,67 @@
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/// A descriptor for process `pid`, CLOEXEC, or -errno. pidfd_open(2).
+int guardian_pidfd_open(pid_t pid);
+
+/// Sends `signal` to the process behind `pidfd`; 0 or -errno. pidfd_send_signal(2).
+int guardian_pidfd_signal(int pidfd, int signal);
+
+/// A pipe, read end first; both CLOEXEC and non-blocking. 0 or -errno. pipe2(2).
+int guardian_pipe(int *_Nonnull ends);
+
+/// openat2(2): a descriptor or -errno. `resolve` holds RESOLVE_ flags.
+int guardian_openat2(int directory, const char *_Nonnull path, uint64_t flags, uint64_t mode, uint64_t resolve);
+
+/// Flags that Swift does not see, RESOLVE_ and O_.
+enum {
+  GUARDIAN_RESOLVE_NO_SYMLINKS = 0x04,
+  GUARDIAN_RESOLVE_NO_MAGICLINKS = 0x02,
+  GUARDIAN_RESOLVE_NO_XDEV = 0x01,
+  GUARDIAN_RESOLVE_CACHED = 0x20,
+  GUARDIAN_O_PATH = 010000000,
+};
+
+/// Like renameat2 with RENAME_NOREPLACE; 0 or -errno. Falls back to link-free checks nowhere: EINVAL where the file
+/// system cannot do it.
+int guardian_rename_new(int from, const char *_Nonnull name, int to, const char *_Nonnull new_name);
+
+/// Whether `name` in `directory` (the directory itself, where empty) is the root of a mount: 1, 0, or -errno. Follows
+/// no link. statx(2).
+int guardian_is_mount_root(int directory, const char *_Nonnull name);
+
+/// The number of the mount on which `descriptor` lies, as in /proc/self/mountinfo, without asking a server; or -errno.
+int64_t guardian_mount_id(int descriptor);
+
+/// Makes orphaned descendants ours to reap; 0 or -errno. prctl(2) PR_SET_CHILD_SUBREAPER.
+int guardian_become_subreaper(void);
+/// 1, 0 or -errno.
+int guardian_is_subreaper(void);
+
+/// 1 if this thread has CAP_SYS_ADMIN in effect, 0 if not, or -errno. capget(2).
+int guardian_may_mount(void);
+
+/// Whether `path` lies on a mount that executes nothing: 1, 0 or -errno. statvfs(3).
+int guardian_is_noexec(const char *_Nonnull path);
+
+/// The calling thread's number. gettid(2).
+pid_t guardian_thread_id(void);
+
+/// How a process ended, by waitid(2).
+struct guardian_end {
+  pid_t pid;
+  /// CLD_EXITED, CLD_KILLED or CLD_DUMPED.
+  int code;
+  int status;
+};
+
+/// Reaps any child that has ended. 1 and `end`, 0 where none has, or -errno (ECHILD: there are no children).
+int guardian_reap_any(struct guardian_end *_Nonnull end);
+
+/// Looks at any child that has ended and leaves it to be reaped later. As `guardian_reap_any`.
+int guardian_peek_any(struct guardian_end *_Nonnull end);
+
+/// Reaps child `pid` if it has ended; with `wait`, waits for it. As `guardian_reap_any`.
+int guardian_reap(pid_t pid, int wait, struct guardian_end *_Nonnull end);

@@ -1,0 +1,126 @@
+#define _GNU_SOURCE
+#include "guardian_kernel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/openat2.h>
+#include <linux/stat.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef STATX_MNT_ID
+#define STATX_MNT_ID 0x1000U
+#endif
+
+int guardian_pidfd_open(pid_t pid) {
+  long fd = syscall(SYS_pidfd_open, pid, 0);
+  return fd < 0 ? -errno : (int)fd;
+}
+
+int guardian_pidfd_signal(int pidfd, int signal) {
+  return syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0) < 0 ? -errno : 0;
+}
+
+int guardian_pipe(int *ends) { return pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0 ? -errno : 0; }
+
+int guardian_openat2(int directory, const char *path, uint64_t flags, uint64_t mode, uint64_t resolve) {
+  struct open_how how = {.flags = flags, .mode = mode, .resolve = resolve};
+  long fd;
+  do {
+    fd = syscall(SYS_openat2, directory, path, &how, sizeof how);
+  } while (fd < 0 && errno == EINTR);
+  return fd < 0 ? -errno : (int)fd;
+}
+
+int guardian_rename_new(int from, const char *name, int to, const char *new_name) {
+  return syscall(SYS_renameat2, from, name, to, new_name, 1u /* RENAME_NOREPLACE */) < 0 ? -errno : 0;
+}
+
+// The C library's struct statx may be older than the kernel's; this is the part that we read.
+static int look(int directory, const char *name, unsigned flags, unsigned mask, uint64_t *attributes,
+                uint64_t *known_attributes, uint32_t *got, uint64_t *mount) {
+  union {
+    struct statx status;
+    char room[256];
+  } u;
+  memset(&u, 0, sizeof u);
+  if (syscall(SYS_statx, directory, name, flags, mask, &u) < 0) return -errno;
+  if (attributes) *attributes = u.status.stx_attributes;
+  if (known_attributes) *known_attributes = u.status.stx_attributes_mask;
+  if (got) *got = u.status.stx_mask;
+  // stx_mnt_id, at a fixed place since 5.8.
+  if (mount) memcpy(mount, u.room + 0x90, sizeof *mount);
+  return 0;
+}
+
+int guardian_is_mount_root(int directory, const char *name) {
+  uint64_t attributes, known;
+  int answer = look(directory, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH, STATX_BASIC_STATS,
+                    &attributes, &known, NULL, NULL);
+  if (answer < 0) return answer;
+  if (!(known & STATX_ATTR_MOUNT_ROOT)) return -EOPNOTSUPP;
+  return (attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+int64_t guardian_mount_id(int descriptor) {
+  uint32_t got;
+  uint64_t mount;
+  int answer = look(descriptor, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, NULL, NULL, &got, &mount);
+  if (answer < 0) return answer;
+  return got & STATX_MNT_ID ? (int64_t)mount : -EOPNOTSUPP;
+}
+
+int guardian_become_subreaper(void) {
+  return prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+int guardian_is_subreaper(void) {
+  int on = 0;
+  return prctl(PR_GET_CHILD_SUBREAPER, &on, 0, 0, 0) < 0 ? -errno : on != 0;
+}
+
+int guardian_may_mount(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct data[2];
+  if (syscall(SYS_capget, &header, data) < 0) return -errno;
+  return (data[CAP_SYS_ADMIN / 32].effective >> (CAP_SYS_ADMIN % 32)) & 1;
+}
+
+int guardian_is_noexec(const char *path) {
+  struct statvfs system;
+  if (statvfs(path, &system) < 0) return -errno;
+  return (system.f_flag & ST_NOEXEC) != 0;
+}
+
+pid_t guardian_thread_id(void) { return (pid_t)syscall(SYS_gettid); }
+
+static int wait_for(idtype_t kind, pid_t pid, int flags, struct guardian_end *end) {
+  siginfo_t info;
+  int answer;
+  do {
+    memset(&info, 0, sizeof info);
+    answer = waitid(kind, (id_t)pid, &info, WEXITED | flags);
+  } while (answer < 0 && errno == EINTR);
+  if (answer < 0) return -errno;
+  if (info.si_pid == 0) return 0;
+  end->pid = info.si_pid;
+  end->code = info.si_code;
+  end->status = info.si_status;
+  return 1;
+}
+
+int guardian_reap_any(struct guardian_end *end) { return wait_for(P_ALL, 0, WNOHANG, end); }
+
+int guardian_peek_any(struct guardian_end *end) { return wait_for(P_ALL, 0, WNOHANG | WNOWAIT, end); }
+
+int guardian_reap(pid_t pid, int wait, struct guardian_end *end) {
+  return wait_for(P_PID, pid, wait ? 0 : WNOHANG, end);
+}

@@ -1,0 +1,31 @@
+import Glibc
+
+/// What tells one version of an executable from the next.
+package struct ExecutableLook: Hashable, Sendable {
+  package var device: UInt64, inode: UInt64
+  /// Bytes.
+  package var size: Int64
+  /// Nanoseconds since 1970.
+  package var modified: Int64
+
+  package init(device: UInt64, inode: UInt64, size: Int64, modified: Int64) {
+    self.device = device
+    self.inode = inode
+    self.size = size
+    self.modified = modified
+  }
+
+  /// Nil where nothing is there, or nothing can be seen. May block on a network file system. stat(2).
+  package init?(at path: String) {
+    var status = stat()
+    guard stat(path, &status) == 0 else { return nil }
+    self.init(status)
+  }
+
+  init(_ status: stat) {
+    let (seconds, overflow) = Int64(status.st_mtim.tv_sec).multipliedReportingOverflow(by: 1_000_000_000)
+    self.init(
+      device: UInt64(status.st_dev), inode: UInt64(status.st_ino), size: Int64(status.st_size),
+      modified: overflow ? .max : seconds &+ Int64(status.st_mtim.tv_nsec))
+  }
+}

@@ -1,0 +1,87 @@
+package import GuardianModel
+
+/// Everything about one start, decided. Descriptors are borrowed for the call.
+package struct SpawnRequest: Sendable {
+  /// The absolute path of the program, then its arguments; never empty. No PATH look-up is made.
+  package var command: [String]
+  /// `NAME=value`, exactly what the program gets.
+  package var environment: [String]
+  /// Nil: guardian's own user and groups.
+  package var identity: Identity?
+  /// Nil: `/`.
+  package var directory: String?
+  package var umask: UInt32 = 0o022
+  package var limits: [ResourceLimit] = []
+  /// The soft limit of open files that a child gets where `limits` does not name one; guardian raises its own. The hard
+  /// limit stays. Nil: inherited.
+  package var softOpenFiles: UInt64?
+  /// Nil: inherited.
+  package var nice: Int32?
+  /// Nil: inherited.
+  package var oomScoreAdjust: Int32?
+  package var input = Stream.null, output = Stream.null, error = Stream.null
+  /// Descriptors beyond the standard three; targets 3 and above, unique.
+  package var passed: [PassedDescriptor] = []
+  /// Absolute paths that are absent for this one process and its children.
+  package var hide: [String] = []
+  /// For output to the journal, as systemd does it: a child must not die of a journal that restarts.
+  package var keepsSIGPIPEIgnored = false
+  /// Takes the way that cannot block the caller even where the quick one would do. For measuring and for tests.
+  package var forceSlowPath = false
+
+  package init(command: [String], environment: [String] = []) {
+    self.command = command
+    self.environment = environment
+  }
+
+  package enum Stream: Hashable, Sendable {
+    case null
+    /// Guardian's own descriptor of the same number.
+    case inherit
+    case descriptor(Int32)
+  }
+
+  package struct PassedDescriptor: Hashable, Sendable {
+    package var target: Int32, source: Int32
+    package init(target: Int32, source: Int32) {
+      self.target = target
+      self.source = source
+    }
+  }
+}
+
+/// A process that has come to its exec. It is to be reaped by `ChildReaper`.
+package struct Child: ~Copyable, Sendable {
+  /// Pid, session and process group alike.
+  package let pid: Int32
+  /// Readable when the process has ended.
+  package var pidfd: OwnedFD
+  package let executable: ExecutableLook?
+  package let hidden: [HiddenPath]
+}
+
+/// What became of a path that was to be hidden.
+package struct HiddenPath: Hashable, Sendable {
+  package enum Way: Int32, Hashable, Sendable {
+    /// It is not there; its directory is read-only for this service.
+    case absent = 1
+    /// An empty file or directory lies over it, because its directory stays writable or overlays cannot be had there.
+    case empty
+    /// It did not exist in the first place.
+    case missing
+  }
+  package var path: String
+  package var way: Way
+  package init(path: String, way: Way) {
+    self.path = path
+    self.way = way
+  }
+}
+
+package enum SpawnOutcome: ~Copyable {
+  case started(Child)
+  /// The child is on its way, by a road that may block. Watch `reportDescriptor` and call `advance()` when it is
+  /// readable.
+  case pending(PendingSpawn)
+  case failed(SpawnFailure)
+}
