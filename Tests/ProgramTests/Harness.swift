@@ -1,0 +1,321 @@
+import Glibc
+import Testing
+
+/// Whole programs, one scenario after the other: each of them keeps real servers busy.
+@Suite(.serialized) struct Programs {}
+
+struct Failure: Error, CustomStringConvertible {
+  var description: String
+  init(_ text: String) { description = text }
+  static func errno(_ what: String) -> Failure { Failure("\(what): \(String(cString: strerror(Glibc.errno)))") }
+}
+
+// MARK: - Where things are
+
+enum Place {
+  /// The root of the repository.
+  static let repository: String = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3)
+    .joined(separator: "/")
+
+  /// Where `guardian` and its sisters have been built: beside the running test.
+  static let products: String = {
+    var buffer = [UInt8](repeating: 0, count: 4_096)
+    let length = readlink("/proc/self/exe", &buffer, buffer.count)
+    let own = length > 0 ? parent(String(decoding: buffer.prefix(length), as: UTF8.self)) : ""
+    return access(own + "/guardian", X_OK) == 0 ? own : repository + "/.build/debug"
+  }()
+
+  /// Servers that were unpacked for these tests, by Tests/Support/fetch-programs.
+  static let unpacked = repository + "/.build/programs"
+
+  static func parent(_ path: String) -> String {
+    path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(separator: "/")
+  }
+
+  /// A program of the machine or of the unpacked ones; nil where neither has it.
+  static func program(_ name: String) -> String? {
+    let versions = ["17", "16", "15"].map { "/usr/lib/postgresql/\($0)/bin" }
+    for root in [unpacked, ""] {
+      for directory in ["/usr/sbin", "/usr/bin", "/sbin", "/bin"] + versions {
+        let path = "\(root)\(directory)/\(name)"
+        if access(path, X_OK) == 0 { return path }
+      }
+    }
+    return nil
+  }
+
+  /// What the unpacked programs need to find their libraries.
+  static var libraries: String { "\(unpacked)/usr/lib/x86_64-linux-gnu:\(unpacked)/usr/lib/aarch64-linux-gnu" }
+}
+
+enum Files {
+  static func read(_ path: String) throws -> String {
+    let fd = open(path, O_RDONLY | O_CLOEXEC)
+    guard fd >= 0 else { throw Failure.errno(path) }
+    defer { close(fd) }
+    var bytes: [UInt8] = [], buffer = [UInt8](repeating: 0, count: 65_536)
+    while true {
+      let n = Glibc.read(fd, &buffer, buffer.count)
+      guard n > 0 else { break }
+      bytes += buffer[0..<n]
+    }
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  static func write(_ content: String, to path: String, mode: mode_t = 0o644) throws {
+    let fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode)
+    guard fd >= 0 else { throw Failure.errno(path) }
+    defer { close(fd) }
+    let bytes = Array(content.utf8)
+    guard Glibc.write(fd, bytes, bytes.count) == bytes.count else { throw Failure.errno(path) }
+    fchmod(fd, mode)
+  }
+
+  static func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
+
+  static func names(in directory: String) -> [String] {
+    guard let stream = opendir(directory) else { return [] }
+    defer { closedir(stream) }
+    var found: [String] = []
+    while let entry = readdir(stream) {
+      let name = withUnsafeBytes(of: entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+      if name != "." && name != ".." { found.append(name) }
+    }
+    return found.sorted()
+  }
+}
+
+/// A directory of this test alone, gone with the value.
+final class Scratch {
+  let path: String
+
+  init() throws {
+    var template = Array("/tmp/guardian-test.XXXXXX".utf8CString)
+    guard mkdtemp(&template) != nil else { throw Failure.errno("mkdtemp") }
+    path = template.withUnsafeBytes { String(decoding: $0.dropLast(), as: UTF8.self) }
+    chmod(path, 0o755)
+  }
+
+  deinit { _ = try? Process(["/bin/rm", "-rf", path]).waitBlocking() }
+
+  func directory(_ name: String, mode: mode_t = 0o755) throws -> String {
+    let path = self.path + "/" + name
+    guard mkdir(path, mode) == 0 else { throw Failure.errno(path) }
+    return path
+  }
+
+  func give(_ path: String, to user: User) { _ = try? Process(["/bin/chown", "-R", user.name, path]).waitBlocking() }
+}
+
+struct User {
+  var name: String, uid: uid_t, gid: gid_t
+  static let nobody = User(name: "nobody", uid: 65_534, gid: 65_534)
+}
+
+let isRoot = geteuid() == 0
+
+// MARK: - Processes
+
+/// One process that this test has started; killed with the value, if it has not ended by then.
+final class Process {
+  let pid: pid_t
+  private(set) var status: Int32?
+
+  /// - Parameter output: A file for standard output and error; nil: nowhere.
+  init(
+    _ arguments: [String], environment: [String: String] = [:], output: String? = nil, error: String? = nil,
+    ownGroup: Bool = false
+  ) throws {
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+    posix_spawn_file_actions_addopen(&actions, 1, output ?? "/dev/null", O_WRONLY | O_CREAT | O_APPEND, 0o644)
+    if let error {
+      posix_spawn_file_actions_addopen(&actions, 2, error, O_WRONLY | O_CREAT | O_APPEND, 0o644)
+    } else {
+      posix_spawn_file_actions_adddup2(&actions, 1, 2)
+    }
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    // Whatever the runner of these tests ignores or blocks is not the programs' business.
+    var none = sigset_t(), all = sigset_t()
+    sigemptyset(&none)
+    sigfillset(&all)
+    posix_spawnattr_setsigmask(&attributes, &none)
+    posix_spawnattr_setsigdefault(&attributes, &all)
+    var flags = Int16(POSIX_SPAWN_SETSIGMASK) | Int16(POSIX_SPAWN_SETSIGDEF)
+    if ownGroup { flags |= Int16(POSIX_SPAWN_SETPGROUP) }
+    posix_spawnattr_setflags(&attributes, flags)
+
+    var merged = ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"]
+    merged.merge(environment) { $1 }
+    var argv = arguments.map { strdup($0) }, envp = merged.map { strdup("\($0.key)=\($0.value)") }
+    argv.append(nil)
+    envp.append(nil)
+    defer { for pointer in argv + envp { free(pointer) } }
+    var pid: pid_t = 0
+    let failed = posix_spawn(&pid, arguments[0], &actions, &attributes, argv, envp)
+    guard failed == 0 else { throw Failure("cannot run \(arguments[0]): \(String(cString: strerror(failed)))") }
+    self.pid = pid
+  }
+
+  deinit {
+    guard status == nil else { return }
+    kill(pid, SIGKILL)
+    waitBlocking()
+  }
+
+  /// The exit status, or 128 + the signal; nil while it runs.
+  func poll() -> Int32? {
+    if let status { return status }
+    var raw: Int32 = 0
+    guard waitpid(pid, &raw, WNOHANG) == pid else { return nil }
+    status = raw & 0x7f == 0 ? raw >> 8 & 0xff : 128 + (raw & 0x7f)
+    return status
+  }
+
+  @discardableResult
+  func waitBlocking() -> Int32 {
+    while poll() == nil { usleep(2_000) }
+    return status ?? -1
+  }
+
+  func wait(seconds: Int = 30) async throws -> Int32 {
+    try await eventually("process \(pid) ends", seconds: seconds) { self.poll() }
+  }
+}
+
+/// Runs a program to its end.
+func run(
+  _ arguments: [String], environment: [String: String] = [:], seconds: Int = 30
+) async throws -> (code: Int32, output: String, error: String) {
+  let scratch = try Scratch()
+  let process = try Process(
+    arguments, environment: environment, output: scratch.path + "/output", error: scratch.path + "/error")
+  let code = try await process.wait(seconds: seconds)
+  return (code, try Files.read(scratch.path + "/output"), try Files.read(scratch.path + "/error"))
+}
+
+/// Asks every 20 ms until there is an answer; with none by the deadline, throws what was waited for.
+func eventually<R>(_ what: String, seconds: Int = 30, _ answer: () async throws -> R?) async throws -> R {
+  let clock = ContinuousClock(), deadline = clock.now + .seconds(seconds)
+  while true {
+    if let value = try await answer() { return value }
+    guard clock.now < deadline else { throw Failure("not within \(seconds) s: \(what)") }
+    try await Task.sleep(for: .milliseconds(20))
+  }
+}
+
+/// The processes whose command line or session tells that they belong to a test.
+func processes(where belongs: (_ pid: Int32, _ session: Int32, _ commandLine: String) -> Bool) -> [String] {
+  var found: [String] = []
+  for name in Files.names(in: "/proc") {
+    guard let pid = Int32(name), let stat = try? Files.read("/proc/\(pid)/stat"),
+      let line = try? Files.read("/proc/\(pid)/cmdline")
+    else { continue }
+    // The name in brackets may hold anything; the fields after it cannot.
+    let fields = stat.split(separator: ")").last.map { $0.split(separator: " ") } ?? []
+    guard fields.count > 3, fields[0] != "Z", let session = Int32(fields[3]) else { continue }
+    let commandLine = line.split(separator: "\0").joined(separator: " ")
+    if belongs(pid, session, commandLine) { found.append("\(pid) \(commandLine)") }
+  }
+  return found
+}
+
+// MARK: - guardian
+
+/// One `guardian` on directories of its own, and `guardianctl` to talk to it.
+final class Guardian {
+  let scratch: Scratch
+  let process: Process
+  let runtime: String
+  let user: User?
+  /// Every main process that `status` has shown: sessions in which nothing may be left at the end.
+  private var seen: Set<Int32> = []
+
+  /// - Parameters:
+  ///   - services: YAML for each name.
+  ///   - user: Whom guardian itself runs as; nil: this test's user.
+  init(_ scratch: Scratch, services: [String: String], user: User? = nil, arguments: [String] = []) async throws {
+    self.scratch = scratch
+    self.user = user
+    let config = try scratch.directory("config")
+    _ = try scratch.directory("config/services")
+    let state = try scratch.directory("state")
+    runtime = try scratch.directory("run")
+    let logs = try scratch.directory("logs")
+    for (name, yaml) in services { try Files.write(yaml, to: "\(config)/services/\(name).yaml") }
+    if let user { for directory in [config, state, runtime, logs] { scratch.give(directory, to: user) } }
+    process = try Process(
+      Self.command(as: user) + [
+        Place.products + "/guardian", "--config", config, "--state", state, "--runtime", runtime, "--logs", logs,
+      ] + arguments, output: scratch.path + "/guardian.log")
+    do {
+      try await eventually("the control socket answers", seconds: 20) {
+        if let code = process.poll() { throw Failure("guardian ended with \(code): \(log)") }
+        return try await control("status").code == 6 ? nil : ()
+      }
+    } catch {
+      throw Failure("\(error); its output: \(log)")
+    }
+  }
+
+  static func command(as user: User?) -> [String] {
+    guard let user, user.uid != geteuid() else { return [] }
+    return ["/usr/bin/setpriv", "--reuid", "\(user.uid)", "--regid", "\(user.gid)", "--clear-groups", "--"]
+  }
+
+  /// What guardian has written.
+  var log: String { (try? Files.read(scratch.path + "/guardian.log")) ?? "" }
+
+  func configure(_ name: String, _ yaml: String) throws {
+    let path = "\(scratch.path)/config/services/\(name).yaml"
+    try Files.write(yaml, to: path)
+    if let user { scratch.give(path, to: user) }
+  }
+
+  func control(_ arguments: String..., seconds: Int = 60) async throws -> (code: Int32, output: String, error: String) {
+    try await run(
+      Self.command(as: user) + [Place.products + "/guardianctl", "--runtime", runtime] + arguments, seconds: seconds)
+  }
+
+  /// One service as `status --json` shows it.
+  func status(_ name: String) async throws -> JSON {
+    let answer = try await control("--json", "status", name)
+    let json = try JSON(answer.output)
+    guard let service = json["services"].array.first else {
+      throw Failure("no service in: \(answer.output) \(answer.error)")
+    }
+    if let pid = service["pid"].int { seen.insert(Int32(pid)) }
+    return service
+  }
+
+  /// Waits until `condition` holds for `name`; the error tells what it was instead.
+  @discardableResult
+  func wait(
+    for name: String, _ what: String, seconds: Int = 30, _ condition: (JSON) -> Bool
+  ) async throws -> JSON {
+    var last = JSON.null
+    do {
+      return try await eventually("\(name) \(what)", seconds: seconds) {
+        last = try await status(name)
+        return condition(last) ? last : nil
+      }
+    } catch {
+      throw Failure("\(error)\nlast seen: \(last)\nguardian wrote: \(log.suffix(3_000))")
+    }
+  }
+
+  /// Stops guardian as an init system does; what it had started must be gone.
+  func stop(seconds: Int = 30) async throws {
+    kill(process.pid, SIGTERM)
+    let code = try await process.wait(seconds: seconds)
+    guard code == 0 else { throw Failure("guardian ended with \(code): \(log.suffix(3_000))") }
+    let left = processes { pid, session, line in
+      pid != getpid() && (seen.contains(session) || line.contains(scratch.path))
+    }
+    guard left.isEmpty else { throw Failure("left behind: \(left)") }
+  }
+}
