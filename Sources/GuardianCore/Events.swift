@@ -1,6 +1,6 @@
 package import GuardianModel
 
-/// What has happened to one service. Past tense, except for the operator's commands.
+/// What has happened to one service. Past tense, but for what guardian itself is told to do.
 package enum ServiceEvent: Hashable, Sendable {
   // Outcomes of actions.
   /// The run has come to its exec. `executable` is what was executed, for noticing a change.
@@ -32,12 +32,11 @@ package enum ServiceEvent: Hashable, Sendable {
   /// The clocks stood still or guardian was not run for so long; nobody is to blame.
   case resumed(slept: Duration)
 
-  // Orders.
+  // Guardian's own course; operators' orders go through `Fleet.order`.
   /// Boot, or guardian's own start: start if wanted.
   case begin
   /// Guardian is going down: stop, want as before, and start nothing more.
   case shutdown
-  case command(Command)
   /// Time has passed: the machine looks for itself which of its deadlines are due.
   case deadline
 }

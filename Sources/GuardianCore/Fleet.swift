@@ -8,7 +8,7 @@ package struct Fleet: Sendable {
   package enum Output: Hashable, Sendable {
     case act(ServiceID, Action)
     case answer(RequestID, Answer)
-    /// After `shutdown`: the last service has stopped.
+    /// After `shutDown`: the last service has stopped.
     case allStopped
   }
 
@@ -19,45 +19,243 @@ package struct Fleet: Sendable {
     case failed(reason: String)
   }
 
+  /// By `ServiceID.index`; nil once forgotten. A number is never given out twice.
+  private var machines: [ServiceMachine?] = []
+  private var numbers: [ServiceName: Int] = [:]
+  /// When each service was last started, as a running number; shutdown goes backwards.
+  private var startOrder: [Int] = []
+  private var starts = 0
+  private var random: Randomness
+  private var monotonicDue = DeadlineQueue()
+  private var bootDue = DeadlineQueue()
+  private var waiters: [Int: [Waiter]] = [:]
+  private var output: [Output] = []
+  private var shutdown = Shutdown.no
+
+  private enum Shutdown { case no, going, done }
+
+  private struct Waiter {
+    var request: RequestID
+    var goal: Goal
+    /// The order itself must be durable before it is answered.
+    var ticket: Ticket
+    enum Goal {
+      case durable(Answer)
+      case ready(note: String)
+      case stopped(note: String)
+    }
+  }
+
   /// - Parameter seed: 256 bits of randomness: run ids and jitter come from it and from nothing else.
-  package init(seed: (UInt64, UInt64, UInt64, UInt64)) {}
+  package init(seed: (UInt64, UInt64, UInt64, UInt64)) { random = Randomness(seed: seed) }
+
+  // MARK: Services
 
   /// A new service, in phase `stopped` (or as `record` says); `begin` starts it if it is wanted.
-  package mutating func add(_ spec: ServiceSpec, record: ServiceRecord?, now: Now) -> ServiceID { ServiceID(0) }
-  /// Nil for a name that is unknown or forgotten.
-  package func id(named name: ServiceName) -> ServiceID? { nil }
-  /// In order of name.
-  package var ids: [ServiceID] { [] }
+  package mutating func add(_ spec: ServiceSpec, record: ServiceRecord?, now: Now) -> ServiceID {
+    let index = machines.count
+    machines.append(ServiceMachine(spec, record: record, now: now))
+    startOrder.append(0)
+    numbers[spec.name] = index
+    schedule(index)
+    return ServiceID(index)
+  }
 
-  package mutating func handle(_ event: ServiceEvent, for id: ServiceID, now: Now) {}
+  /// Nil for a name that is unknown or forgotten.
+  package func id(named name: ServiceName) -> ServiceID? { numbers[name].map { ServiceID($0) } }
+  /// In order of name.
+  package var ids: [ServiceID] { numbers.sorted { $0.key < $1.key }.map { ServiceID($0.value) } }
+  package var count: Int { numbers.count }
+  /// The service's definition in force.
+  package func spec(of id: ServiceID) -> ServiceSpec? { machine(id.index)?.spec }
+  package func machine(of id: ServiceID) -> ServiceMachine? { machine(id.index) }
+
+  private func machine(_ index: Int) -> ServiceMachine? {
+    machines.indices.contains(index) ? machines[index] : nil
+  }
+
+  // MARK: Events, orders, time
+
+  package mutating func handle(_ event: ServiceEvent, for id: ServiceID, now: Now) {
+    guard machines.indices.contains(id.index) else { return }
+    if case .spawned = event {
+      starts += 1
+      startOrder[id.index] = starts
+    }
+    var turn = Turn(now: now, random: random)
+    machines[id.index]?.handle(event, &turn)
+    absorb(&turn, id.index)
+  }
 
   /// An operator's order. With a `request`, exactly one answer follows, when the order has come to its outcome
   /// (`wait` false: when it has been accepted and is durable).
-  package mutating func order(_ command: Command, for id: ServiceID, request: RequestID?, wait: Bool, now: Now) {}
-  /// The client is gone; the order itself stands.
-  package mutating func abandon(_ request: RequestID) {}
-  /// Stops every service in the reverse of the order in which they started; `allStopped` follows. Wishes are kept.
-  package mutating func shutDown(now: Now) {}
-  /// Lets every due deadline happen.
-  package mutating func passTime(now: Now) {}
-  /// When `passTime` has something to do next, on either clock.
-  package var nextDeadline: (monotonic: Instant?, boot: BootInstant?) { (nil, nil) }
-  /// What is to be done, in order; emptied by the call.
-  package mutating func takeOutput() -> [Output] { [] }
+  package mutating func order(_ command: Command, for id: ServiceID, request: RequestID?, wait: Bool, now: Now) {
+    var turn = Turn(now: now, random: random)
+    guard machines.indices.contains(id.index), let expectation = machines[id.index]?.order(command, &turn) else {
+      if let request { output.append(.answer(request, .failed(reason: "no such service"))) }
+      return
+    }
+    // Milestones of this very order belong to those who waited before; the new waiter judges by the state.
+    absorb(&turn, id.index)
+    guard let request, let machine = machine(id.index) else {
+      if let request { output.append(.answer(request, .done(note: "removed"))) }
+      return
+    }
+    let goal: Waiter.Goal =
+      switch expectation {
+      case .accepted(let note): .durable(.done(note: note))
+      case .ready(let note): wait ? .ready(note: note) : .durable(.done(note: note))
+      case .stopped(let note): wait ? .stopped(note: note) : .durable(.done(note: note))
+      }
+    waiters[id.index, default: []].append(Waiter(request: request, goal: goal, ticket: machine.issued))
+    if case .ready = expectation, wait, case .quarantined = machine.phase {
+      // The start came to nothing before anybody could wait for it.
+      meet([.failed(machine.reason)], id.index)
+    } else {
+      meet([], id.index)
+    }
+  }
 
-  package func status(of id: ServiceID, now: Now) -> ServiceStatus { ServiceStatus(name: "") }
-  package func summary() -> FleetSummary { FleetSummary() }
-  /// The service's definition in force.
-  package func spec(of id: ServiceID) -> ServiceSpec? { nil }
+  /// The client is gone; the order itself stands.
+  package mutating func abandon(_ request: RequestID) {
+    for (index, list) in waiters where list.contains(where: { $0.request == request }) {
+      let rest = list.filter { $0.request != request }
+      waiters[index] = rest.isEmpty ? nil : rest
+    }
+  }
+
+  /// Stops every service in the reverse of the order in which they started; `allStopped` follows. Wishes are kept.
+  package mutating func shutDown(now: Now) {
+    guard shutdown == .no else { return }
+    shutdown = .going
+    let order = machines.indices.filter { machines[$0] != nil }.sorted { (startOrder[$0], $0) > (startOrder[$1], $1) }
+    for index in order { handle(.shutdown, for: ServiceID(index), now: now) }
+    for index in order {
+      // Nothing will become ready any more.
+      meet([.failed("guardian is going down")], index)
+    }
+    checkShutdown()
+  }
+
+  /// Lets every due deadline happen.
+  package mutating func passTime(now: Now) {
+    // Each service may have a few deadlines due at once; more than that in one turn would be a machine running in
+    // circles, which must cost one service its pace and not the loop its life.
+    var left = 4 * machines.count + 4
+    while left > 0 {
+      left -= 1
+      if let (due, index) = monotonicDue.first, due <= now.monotonic.nanoseconds {
+        handle(.deadline, for: ServiceID(index), now: now)
+      } else if let (due, index) = bootDue.first, due <= now.boot.nanoseconds {
+        handle(.deadline, for: ServiceID(index), now: now)
+      } else {
+        return
+      }
+    }
+  }
+
+  /// When `passTime` has something to do next, on either clock.
+  package var nextDeadline: (monotonic: Instant?, boot: BootInstant?) {
+    (
+      monotonicDue.first.map { Instant(nanoseconds: $0.due) }, bootDue.first.map { BootInstant(nanoseconds: $0.due) }
+    )
+  }
+
+  /// What is to be done, in order; emptied by the call.
+  package mutating func takeOutput() -> [Output] {
+    guard !output.isEmpty else { return [] }
+    defer { output.removeAll(keepingCapacity: output.count <= 4096) }
+    return output
+  }
+
+  private mutating func absorb(_ turn: inout Turn, _ index: Int) {
+    random = turn.random
+    let id = ServiceID(index)
+    var forgotten = false
+    for action in turn.actions {
+      if action == .forget { forgotten = true }
+      output.append(.act(id, action))
+    }
+    meet(turn.milestones, index)
+    if forgotten {
+      if let name = machines[index]?.spec.name, numbers[name] == index { numbers[name] = nil }
+      machines[index] = nil
+      for waiter in waiters.removeValue(forKey: index) ?? [] {
+        output.append(.answer(waiter.request, .failed(reason: "the service was removed")))
+      }
+    }
+    schedule(index)
+    checkShutdown()
+  }
+
+  private mutating func schedule(_ index: Int) {
+    let due = machines[index]?.nextDeadline
+    monotonicDue.set(due?.monotonic?.nanoseconds, for: index)
+    bootDue.set(due?.boot?.nanoseconds, for: index)
+  }
+
+  private mutating func checkShutdown() {
+    guard shutdown == .going else { return }
+    for case let machine? in machines where machine.isBusy { return }
+    shutdown = .done
+    output.append(.allStopped)
+  }
+
+  // MARK: Those who wait
+
+  private mutating func meet(_ milestones: [Milestone], _ index: Int) {
+    guard var list = waiters[index], let machine = machines[index] else { return }
+    for milestone in milestones {
+      for place in list.indices {
+        switch (list[place].goal, milestone) {
+        case (.ready(let note), .ready): list[place].goal = .durable(.done(note: note))
+        case (.ready, .failed(let why)): list[place].goal = .durable(.failed(reason: why))
+        case (.ready, .stopped): list[place].goal = .durable(.failed(reason: "stopped by another order"))
+        case (.stopped(let note), .stopped): list[place].goal = .durable(.done(note: note))
+        case (.stopped, .ready): list[place].goal = .durable(.failed(reason: "started by another order"))
+        case (.stopped, .failed), (.durable, _), (_, .forgotten): break
+        }
+      }
+    }
+    list.removeAll { waiter in
+      guard case .durable(let answer) = waiter.goal, machine.confirmed >= waiter.ticket else { return false }
+      output.append(.answer(waiter.request, answer))
+      return true
+    }
+    waiters[index] = list.isEmpty ? nil : list
+  }
+
+  // MARK: Looking
+
+  package func status(of id: ServiceID, now: Now) -> ServiceStatus {
+    machine(id.index)?.status(now) ?? ServiceStatus(name: "")
+  }
+
+  package func summary() -> FleetSummary {
+    var summary = FleetSummary()
+    for id in ids { if let machine = machine(id.index) { machine.count(into: &summary) } }
+    return summary
+  }
 
   /// What would happen, and when, if the service kept dying as soon as it is started: by the same machine, from its
   /// present state. Ends at the first trial from quarantine, or after 64 lines.
-  package func plan(for id: ServiceID, now: Now) -> [PlanEntry] { [] }
+  package func plan(for id: ServiceID, now: Now) -> [PlanEntry] {
+    machine(id.index).map { GuardianCore.plan($0, now: now) } ?? []
+  }
+
   /// The same from zero.
-  package static func plan(_ spec: ServiceSpec) -> [PlanEntry] { [] }
+  package static func plan(_ spec: ServiceSpec) -> [PlanEntry] {
+    let now = Now(monotonic: .zero, boot: .zero, wall: WallTime(nanoseconds: 0))
+    return GuardianCore.plan(ServiceMachine(spec, record: nil, now: now), now: now)
+  }
 }
 
-extension FleetSummary {
-  /// `12 services: 10 settled, 1 repairing (web), 1 quarantined (mailer)`, for STATUS= and the head of `status`.
-  package var line: String { "" }
+extension ServiceMachine {
+  /// Something lives, or will in this turn.
+  var isBusy: Bool {
+    switch phase {
+    case .starting, .running, .stopping, .repairing: true
+    case .stopped, .finished, .waiting, .backingOff, .quarantined: false
+    }
+  }
 }

@@ -1,0 +1,166 @@
+import GuardianModel
+
+// What would happen if the service kept dying: the real machine, played forward against a world in which every start
+// dies at once and every repair changes nothing.
+
+/// Two runs, one with no jitter and one with all of it, give the range of every line.
+func plan(_ machine: ServiceMachine, now: Now) -> [PlanEntry] {
+  let early = Forecast(machine, now: now, share: 0).entries
+  let late = Forecast(machine, now: now, share: 1).entries
+  return zip(early, late).map { entry, later in
+    var entry = entry
+    entry.latest = later.earliest
+    return entry
+  }
+}
+
+private struct Forecast {
+  static let lines = 64
+  private(set) var entries: [PlanEntry] = []
+  private var machine: ServiceMachine
+  private var now: Now
+  private let begin: Now
+  private var random = Randomness(seed: (1, 2, 3, 4))
+  private var pending: [ServiceEvent] = []
+  private var over = false
+
+  init(_ machine: ServiceMachine, now: Now, share: Double) {
+    self.machine = machine
+    self.now = now
+    begin = now
+    random.fixedShare = share
+    play()
+  }
+
+  private mutating func play() {
+    switch machine.phase {
+    case .stopped, .finished:
+      if machine.record.hold == nil { give { machine, turn in _ = machine.orderStart(by: "", &turn) } }
+    case .starting(let run), .running(let run):
+      switch run.stage {
+      case .saving: pending.append(.saved(machine.issued))
+      case .spawning: begun(run.id)
+      case .up: die(run.id)
+      }
+    case .stopping(let run, _):
+      die(run.id)
+    case .repairing(let repair):
+      if let hook = repair.hook {
+        if case .saving = hook.stage {
+          pending.append(.saved(machine.issued))
+        } else {
+          pending.append(.hookEnded(hook.id, .succeeded))
+        }
+      }
+    case .waiting, .backingOff, .quarantined: break
+    }
+    // A plan is bounded by its lines; the second bound is for a machine that would make none.
+    var turns = 0
+    while !over, entries.count < Self.lines, turns < 10_000 {
+      turns += 1
+      if pending.isEmpty {
+        guard advance() else { return }
+      } else {
+        let event = pending.removeFirst()
+        give { machine, turn in machine.handle(event, &turn) }
+      }
+    }
+  }
+
+  /// To the next deadline, whichever clock it is on. False where nothing more will happen by itself.
+  private mutating func advance() -> Bool {
+    let due = machine.nextDeadline
+    let waits = [due.monotonic.map { $0 - now.monotonic }, due.boot.map { $0 - now.boot }].compactMap { $0 }
+    guard let wait = waits.min() else { return false }
+    now = now.advanced(by: max(.zero, wait))
+    pending.append(.deadline)
+    return true
+  }
+
+  private mutating func give(_ what: (inout ServiceMachine, inout Turn) -> Void) {
+    var turn = Turn(now: now, random: random)
+    let before = machine.phase.name
+    what(&machine, &turn)
+    if machine.recordChanged { machine.finish(turn: &turn, phaseBefore: before) }
+    random = turn.random
+    for action in turn.actions { perform(action) }
+  }
+
+  private mutating func perform(_ action: Action) {
+    switch action {
+    case .save(_, let ticket): pending.append(.saved(ticket))
+    case .spawn(let request): begun(request.run)
+    case .runHook(let hook): pending.append(.hookEnded(hook.id, .succeeded))
+    case .record(let occurrence): write(occurrence)
+    case .forget: over = true
+    case .signal, .signalSet, .signalHook, .notify, .watch: break
+    }
+  }
+
+  private mutating func begun(_ run: RunID) {
+    if case .exec(let failure)? = machine.record.lastEnd?.cause {
+      pending.append(.spawnFailed(run, failure))
+    } else {
+      pending.append(.spawned(run, pid: 0, executable: nil))
+      die(run)
+    }
+  }
+
+  /// The way it died the last time, so that the class and the repairs' `on:` are the right ones.
+  private mutating func die(_ run: RunID) {
+    var status = ExitStatus.code(1)
+    if let end = machine.record.lastEnd, end.cause == .exit || end.cause == .signal, end.crashClass != .clean,
+      end.crashClass != .ordered
+    {
+      status = end.status
+    }
+    pending.append(.ended(run, Death(status)))
+    pending.append(.emptied(run))
+  }
+
+  private mutating func write(_ occurrence: Occurrence) {
+    let action: String
+    var text = occurrence.sentence
+    var strikes: (Int, Int)?
+    var step: Step?
+    switch occurrence.kind {
+    case .started(_, _, let kind, let off):
+      switch kind {
+      case .ordinary: (action, text) = ("start", "start")
+      case .trial: (action, text) = ("trial", "trial start")
+      case .pluginRetry: (action, text) = ("plugin-retry", "start with plugins on again")
+      }
+      if !off.isEmpty { text += " without \(off.joined(separator: ", "))" }
+    case .strike(let on, let count, let allowed):
+      step = on
+      action = "death"
+      text = allowed > 0 ? "dies: strike \(count) of \(allowed)" : "dies: strike \(count), escalation is off"
+      strikes = (count, allowed)
+    case .lateDeath: (action, text) = ("death", "dies: " + text)
+    case .escalated: action = "escalate"
+    case .repairStarted(_, let name, let attempt): (action, text) = ("repair", "repair \(name), round \(attempt)")
+    case .pluginsOff: action = "plugins-off"
+    case .pluginsOn: action = "plugins-on"
+    case .quarantined: action = "quarantine"
+    case .trialFailed:
+      action = "trial-failed"
+      over = true
+    case .pluginRetryFailed: action = "plugin-retry-failed"
+    case .released: action = "release"
+    case .holdEnded: action = "hold-ends"
+    case .finished: action = "finish"
+    case .waiting: action = "wait"
+    case .observed: action = "observe"
+    case .ready, .settled, .ended, .deescalated, .backingOff, .repairEnded, .held, .reset, .requested, .stopped, .stuck,
+      .volatile, .resumed, .internalError:
+      return
+    }
+    guard entries.count < Self.lines else { return }
+    let at = now.boot - begin.boot
+    entries.append(
+      PlanEntry(
+        earliest: at, latest: at, action: action, step: step ?? machine.record.step,
+        strikes: strikes?.0 ?? machine.record.strikes,
+        strikesAllowed: strikes?.1 ?? machine.spec.strikesAllowed(on: machine.record.step), text: text))
+  }
+}

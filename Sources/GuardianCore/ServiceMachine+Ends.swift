@@ -1,0 +1,324 @@
+import GuardianModel
+
+// Ending: the stop sequence, the judgement of an end, strikes, and quarantine.
+
+extension ServiceMachine {
+  /// The run has to go, and its end will be a death with this cause.
+  mutating func fault(_ run: Run, _ cause: Cause, signal: Signal, _ turn: inout Turn) {
+    turn.actions.append(.signal(run.id, signal))
+    phase = .stopping(run, Stop(purpose: .fault(cause), killAt: turn.now.monotonic + spec.stop.timeout))
+  }
+
+  /// Somebody wants the run down, for now or for good.
+  mutating func stopRun(_ run: Run, _ purpose: Stop.Purpose, _ turn: inout Turn) {
+    if case .saving = run.stage {
+      // Not born yet.
+      record.openRun = nil
+      save()
+      phase = .stopped
+      return concludeStop(run, Stop(purpose: purpose, killAt: turn.now.monotonic), &turn)
+    }
+    var stop = Stop(purpose: purpose, killAt: turn.now.monotonic + spec.stop.timeout)
+    if run.stage == .spawning {
+      stop.owed = spec.stop.signal
+    } else {
+      turn.actions.append(.signal(run.id, spec.stop.signal))
+    }
+    phase = .stopping(run, stop)
+  }
+
+  mutating func kill(_ run: Run, _ stop: Stop, _ turn: inout Turn) {
+    var stop = stop
+    if run.stage == .spawning {
+      stop.owed = .kill
+    } else {
+      turn.actions.append(.signalSet(run.id, .kill))
+    }
+    if let killedAt = stop.killedAt {
+      let waited = turn.now.monotonic - killedAt
+      reason = "SIGKILL sent \(waited.description) ago, waiting for the kernel"
+      if waited >= Self.killAgain, waited < Self.killAgain * 2 {
+        note(.stuck(pids: max(1, stop.death?.leftovers ?? 1), since: waited), &turn)
+      }
+    } else {
+      stop.killedAt = turn.now.monotonic
+    }
+    stop.killAt = turn.now.monotonic + Self.killAgain
+    phase = .stopping(run, stop)
+  }
+
+  mutating func ended(_ id: RunID, _ death: Death, _ turn: inout Turn) {
+    switch phase {
+    case .starting(let run), .running(let run):
+      guard run.id == id, run.stage == .up else { return }
+      var stop = Stop(purpose: .death, killAt: turn.now.monotonic + spec.stop.timeout)
+      stop.death = death
+      stop.diedAt = turn.now
+      if death.leftovers > 0 {
+        switch spec.stop.leftovers {
+        case .kill:
+          turn.actions.append(.signalSet(id, .kill))
+          stop.killedAt = turn.now.monotonic
+          stop.killAt = turn.now.monotonic + Self.killAgain
+        case .term: turn.actions.append(.signalSet(id, .term))
+        }
+      }
+      phase = .stopping(run, stop)
+    case .stopping(let run, var stop):
+      guard run.id == id, run.stage == .up, stop.death == nil else { return }
+      stop.death = death
+      stop.diedAt = turn.now
+      if death.leftovers > 0 {
+        // The rest gets what is left of the shared time-out.
+        turn.actions.append(.signalSet(id, stop.killedAt == nil ? .term : .kill))
+      }
+      phase = .stopping(run, stop)
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .quarantined: return
+    }
+  }
+
+  /// Nothing is left: now the end is judged, or the order is done.
+  mutating func emptied(_ id: RunID, _ turn: inout Turn) {
+    guard case .stopping(let run, let stop) = phase, run.id == id, let death = stop.death else { return }
+    let at = stop.diedAt ?? turn.now
+    let uptime = run.startedAt.map { at.monotonic - $0 } ?? .zero
+    let cause: Cause
+    let ordered: Bool
+    switch stop.purpose {
+    case .order, .restart: (cause, ordered) = (GuardianCore.cause(of: death), true)
+    case .fault(let why): (cause, ordered) = (why, false)
+    case .death: (cause, ordered) = (GuardianCore.cause(of: death), false)
+    }
+    var end = End(
+      run: id, status: death.status, cause: cause,
+      crashClass: ordered ? .ordered : classify(death.status, cause: cause), at: at.wall, uptime: uptime,
+      leftovers: death.leftovers)
+    if case .code(let code) = death.status, cause == .exit, !ordered, spec.successExit.contains(code) {
+      end.crashClass = .clean
+    }
+    record.openRun = nil
+    if ordered {
+      record.lastEnd = end
+      note(.ended(end), &turn)
+      return concludeStop(run, stop, &turn)
+    }
+    phase = .stopped
+    judge(end, of: run, traced: death.traced, &turn)
+    if stop.thenStart, phase.run == nil { _ = orderStart(by: "", &turn) }
+  }
+
+  /// An ordered stop is complete.
+  mutating func concludeStop(_ run: Run, _ stop: Stop, _ turn: inout Turn) {
+    phase = .stopped
+    reason = ""
+    save()
+    if removed { return forget(&turn) }
+    if case .restart = stop.purpose, record.wanted == .up, !shuttingDown {
+      firstStart = true
+      return start(record.quarantine == nil ? .ordinary : .trial, byOperator: true, &turn)
+    }
+    if let quarantine = record.quarantine {
+      phase = .quarantined
+      reason = quarantine.reason
+    }
+    note(.stopped, &turn)
+    turn.milestones.append(.stopped)
+  }
+
+  mutating func forget(_ turn: inout Turn) {
+    turn.milestones += [.stopped, .forgotten]
+    turn.actions.append(.forget)
+  }
+
+  // MARK: Judgement
+
+  /// What follows from an end that nobody asked for.
+  mutating func judge(_ end: End, of run: Run, traced: Bool = false, _ turn: inout Turn) {
+    record.lastEnd = end
+    record.openRun = nil
+    save()
+    note(.ended(end), &turn)
+    if !run.wasReady { turn.milestones.append(.failed(end.description)) }
+    phase = .stopped
+    if end.crashClass != .clean { notify(.onCrash, reason: end.description, &turn) }
+    guard !removed else { return forget(&turn) }
+    guard record.wanted == .up, !shuttingDown else {
+      if record.quarantine != nil { phase = .quarantined }
+      note(.stopped, &turn)
+      turn.milestones.append(.stopped)
+      return
+    }
+    if held {
+      if record.quarantine != nil { phase = .quarantined }
+      reason = "held; it ended meanwhile (\(end.description)), which is not counted"
+      return
+    }
+    if traced {
+      reason = "ended under a debugger, which is not counted"
+      return pause(spec.backoff.delay(beforeTry: 1, share: turn.random.share()), then: .start, &turn)
+    }
+    if case .exec(let failure) = end.cause, failure.missing {
+      missing = failure.target
+      return quarantineOrTrialFailed(run, failure.sentence, &turn)
+    }
+    if case .code(let code) = end.status, end.crashClass != .clean, spec.fatalExit.contains(code) {
+      return quarantineOrTrialFailed(run, "exit \(code) is listed in fatal-exit", &turn)
+    }
+    if end.crashClass == .clean { return endedClean(end, run, &turn) }
+    if spec.restart == .never { return finish(crashed: true, end, &turn) }
+    if end.cause == .killed || (run.settled && run.kind == .ordinary) { return lateDeath(end, run, &turn) }
+    died(early: end, run, &turn)
+  }
+
+  /// A death before settled, or a late one beyond the budget.
+  private mutating func died(early end: End, _ run: Run, detail: String = "", _ turn: inout Turn) {
+    switch run.kind {
+    case .ordinary: strike(end, detail: detail, &turn)
+    case .trial: trialFailed(run, end.description, &turn)
+    case .pluginRetry: pluginRetryFailed(end, &turn)
+    }
+  }
+
+  private mutating func endedClean(_ end: End, _ run: Run, _ turn: inout Turn) {
+    switch (spec.kind, spec.restart) {
+    case (.task, let policy):
+      // A task that has ended well is as good as a settled run.
+      if run.kind == .trial { leaveQuarantine(&turn) }
+      if run.kind == .pluginRetry {
+        record.plugins = PluginToggle()
+        note(.pluginsOn(names: spec.process.plugins.map(\.name)), &turn)
+      }
+      record.strikes = 0
+      record.triesOnStep = 0
+      record.repairRounds = 0
+      if !record.plugins.off, record.step > .restart {
+        record.step = .restart
+        record.trialDelay = nil
+      }
+      save()
+      if policy == .always {
+        pause(spec.backoff.first, then: .start, &turn)
+      } else {
+        finish(crashed: false, end, &turn)
+      }
+    case (.daemon, .onCrash), (.daemon, .never):
+      if run.kind == .trial { leaveQuarantine(&turn) }
+      finish(crashed: false, end, &turn)
+    case (.daemon, .always):
+      if run.settled { return lateDeath(end, run, &turn) }
+      died(
+        early: end, run,
+        detail: end.leftovers > 0
+          ? "it left \(end.leftovers) processes behind and seems to put itself in the background; run it in the foreground"
+          : "a daemon should stay up", &turn)
+    }
+  }
+
+  private mutating func finish(crashed: Bool, _ end: End, _ turn: inout Turn) {
+    phase = .finished
+    reason = crashed ? "crashed (\(end.description)); restart: never leaves it alone" : ""
+    save()
+    note(.finished(crashed: crashed), &turn)
+  }
+
+  /// Within the budget: at once, whatever the step, without a repair. Beyond it: a strike like any other.
+  private mutating func lateDeath(_ end: End, _ run: Run, _ turn: inout Turn) {
+    record.lateDeaths.append(turn.now.monotonic)
+    pruneLateDeaths(turn.now.monotonic)
+    save()
+    let count = record.lateDeaths.count
+    if count <= spec.late.budget {
+      note(.lateDeath(count: count, budget: spec.late.budget), &turn)
+      reason = "restarted at once after \(end.description)"
+      return start(run.kind, atOnce: true, byOperator: run.byOperator, &turn)
+    }
+    died(early: end, run, &turn)
+  }
+
+  private mutating func strike(_ end: End, detail: String, _ turn: inout Turn) {
+    record.strikes += 1
+    let step = record.step
+    let allowed = spec.strikesAllowed(on: step)
+    note(.strike(step: step, count: record.strikes, allowed: allowed), &turn)
+    reason = "\(end.description) after \(end.uptime.description)" + (detail.isEmpty ? "" : "; " + detail)
+    guard allowed > 0 else { return backOff(then: .act, &turn) }
+    let up = spec.step(after: step)
+    // Plain restarts cannot cure these classes, so none is wasted on them where a better step is to be had.
+    let hopeless = step == .restart && end.crashClass.survivesRestart && up.step < .quarantine
+    guard record.strikes >= allowed || hopeless else { return backOff(then: .act, &turn) }
+    escalate(from: step, to: up.step, skipped: up.skipped, end, &turn)
+  }
+
+  private mutating func escalate(from: Step, to: Step, skipped: [Step], _ end: End, _ turn: inout Turn) {
+    let strikes = record.strikes
+    record.step = to
+    record.strikes = 0
+    if !observing { record.triesOnStep = 0 }
+    note(.escalated(from: from, to: to, skipped: skipped), &turn)
+    notify(.onEscalation, reason: "step \(from.rawValue) → \(to.rawValue): \(end.description)", &turn)
+    if to == .quarantine {
+      quarantine("strike \(strikes) on step \(from.rawValue); the last end: \(end.description)", &turn)
+    } else {
+      if observing { note(.observed(would: to), &turn) }
+      backOff(then: .act, &turn)
+    }
+  }
+
+  // MARK: Quarantine
+
+  mutating func quarantine(_ why: String, _ turn: inout Turn) {
+    if observing {
+      note(.observed(would: .quarantine), &turn)
+      return backOff(then: .start, &turn)
+    }
+    let delay = spec.quarantine.retryAfter.map { first in
+      record.trialDelay.map { min($0 * 2, spec.quarantine.max) } ?? first
+    }
+    record.step = .quarantine
+    record.strikes = 0
+    record.triesOnStep = 0
+    record.trialDelay = delay
+    record.quarantine = Quarantine(
+      since: turn.now.wall, reason: why, nextTrial: delay.map { turn.now.boot + $0 })
+    phase = .quarantined
+    reason = why
+    save()
+    note(.quarantined(reason: why, trialIn: delay), &turn)
+    turn.milestones.append(.failed("quarantined: \(why)"))
+    notify(.onQuarantine, reason: why, &turn)
+  }
+
+  private mutating func quarantineOrTrialFailed(_ run: Run, _ why: String, _ turn: inout Turn) {
+    if run.kind == .trial { trialFailed(run, why, &turn) } else { quarantine(why, &turn) }
+  }
+
+  /// Back to quarantine, with the delay doubled and no strikes; an operator's trial changes no delay.
+  private mutating func trialFailed(_ run: Run, _ why: String, _ turn: inout Turn) {
+    var delay = spec.quarantine.retryAfter
+    if let first = delay {
+      let before = record.trialDelay ?? first
+      delay = run.byOperator ? before : min(before * 2, spec.quarantine.max)
+    }
+    record.trialDelay = delay
+    if run.byOperator, let due = record.quarantine?.nextTrial, due > turn.now.boot {
+      delay = due - turn.now.boot
+    } else {
+      record.quarantine?.nextTrial = delay.map { turn.now.boot + $0 }
+    }
+    phase = .quarantined
+    reason = (record.quarantine?.reason ?? why) + "; the last trial: \(why)"
+    save()
+    note(.trialFailed(nextIn: delay), &turn)
+  }
+
+  /// No strike: the plugins are off again, for twice as long.
+  private mutating func pluginRetryFailed(_ end: End, _ turn: inout Turn) {
+    let time = min((record.plugins.timeToLive ?? spec.plugins.retryAfter) * 2, Self.retryCap)
+    record.plugins.timeToLive = time
+    record.plugins.offUntil = turn.now.boot + time
+    reason = "plugins tried again and off again: \(end.description)"
+    save()
+    note(.pluginRetryFailed(nextIn: time), &turn)
+    pause(spec.backoff.delay(beforeTry: 1, share: turn.random.share()), then: .start, &turn)
+  }
+}

@@ -1,0 +1,300 @@
+import GuardianModel
+
+// What people and the outside world want: the verb table, holds, changed definitions and files, removal, shutdown.
+
+extension ServiceMachine {
+  /// What the one who gave an order waits for.
+  package enum Expectation: Hashable, Sendable {
+    /// Durable is enough.
+    case accepted(note: String)
+    case ready(note: String)
+    case stopped(note: String)
+  }
+
+  /// An operator's order: never refused, never counted.
+  package mutating func order(_ command: Command, _ turn: inout Turn) -> Expectation {
+    let before = phase.name
+    note(.requested(verb: command.verb.name, by: command.by), &turn)
+    let expectation: Expectation =
+      switch command.verb {
+      case .start: orderStart(by: command.by, &turn)
+      case .stop(let untilBoot): orderStop(untilBoot: untilBoot, &turn)
+      case .restart: orderRestart(by: command.by, &turn)
+      case .release: orderRelease(by: command.by, &turn)
+      case .reset: orderReset(by: command.by, &turn)
+      case .hold(let time): orderHold(time, by: command.by, &turn)
+      }
+    finish(turn: &turn, phaseBefore: before)
+    return expectation
+  }
+
+  private mutating func want(_ wanted: Wanted, untilBoot: Bool = false) {
+    guard record.wanted != wanted || record.untilBoot != untilBoot else { return }
+    record.wanted = wanted
+    record.untilBoot = untilBoot
+    save()
+  }
+
+  mutating func orderStart(by: String, _ turn: inout Turn) -> Expectation {
+    guard !shuttingDown, !removed else { return .accepted(note: "guardian is going down, or the service is gone") }
+    want(.up)
+    switch phase {
+    case .running: return .accepted(note: "already running")
+    case .starting: return .ready(note: "")
+    case .repairing(var repair):
+      if repair.outcome == .stop || repair.outcome == .rest {
+        repair.outcome = .start
+        phase = .repairing(repair)
+      }
+      return .ready(note: "after the repair")
+    case .backingOff, .waiting:
+      startNow(&turn)
+      return .ready(note: "")
+    case .stopped, .finished:
+      firstStart = true
+      start(.ordinary, &turn)
+      return .ready(note: "")
+    case .stopping(let run, var stop):
+      switch stop.purpose {
+      case .order: stop.purpose = .restart
+      case .restart: break
+      case .fault, .death: stop.thenStart = true
+      }
+      phase = .stopping(run, stop)
+      return .ready(note: "after it has stopped")
+    case .quarantined:
+      start(.trial, byOperator: true, &turn)
+      return .ready(note: "one trial; " + clears)
+    }
+  }
+
+  /// The delay is cut short; the counters are kept, and the step's action is taken.
+  private mutating func startNow(_ turn: inout Turn) {
+    switch phase {
+    case .backingOff(_, let next): perform(next, &turn)
+    case .waiting(_, _, let kind): start(kind, &turn)
+    case .stopped, .finished, .starting, .running, .repairing, .stopping, .quarantined: break
+    }
+  }
+
+  private mutating func orderStop(untilBoot: Bool, _ turn: inout Turn) -> Expectation {
+    want(.down, untilBoot: untilBoot)
+    switch phase {
+    case .stopped, .finished:
+      reason = ""
+      phase = .stopped
+      return .accepted(note: "already stopped")
+    case .quarantined: return .accepted(note: "stopped; the quarantine stays")
+    case .backingOff, .waiting, .starting, .running, .repairing, .stopping:
+      takeDown(&turn)
+      return phase.run == nil && !isRepairing ? .accepted(note: "") : .stopped(note: "")
+    }
+  }
+
+  private var isRepairing: Bool { if case .repairing = phase { true } else { false } }
+
+  private mutating func orderRestart(by: String, _ turn: inout Turn) -> Expectation {
+    switch phase {
+    case .starting(let run), .running(let run):
+      want(.up)
+      guard !shuttingDown, !removed else { return .accepted(note: "guardian is going down, or the service is gone") }
+      stopRun(run, .restart, &turn)
+      return .ready(note: "")
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined:
+      return orderStart(by: by, &turn)
+    }
+  }
+
+  private mutating func orderRelease(by: String, _ turn: inout Turn) -> Expectation {
+    guard record.quarantine != nil else { return .accepted(note: "not quarantined") }
+    return release(why: "by \(by)", &turn)
+  }
+
+  private mutating func orderReset(by: String, _ turn: inout Turn) -> Expectation {
+    note(.reset(by: by), &turn)
+    if record.quarantine != nil { return release(why: "by \(by)", &turn) }
+    let reasonBefore = reason
+    freshLadder()
+    if case .running(var run) = phase {
+      run.clearsAt = nil
+      run.deescalatesAt = nil
+      phase = .running(run)
+    }
+    reason = reasonBefore
+    return .accepted(note: "")
+  }
+
+  /// Out of quarantine with a fresh ladder, and started where it is wanted.
+  private mutating func release(why: String, _ turn: inout Turn) -> Expectation {
+    freshLadder()
+    note(.released(why: why), &turn)
+    switch phase {
+    case .starting(var run):  // the trial goes on, as an ordinary start
+      run.kind = .ordinary
+      phase = .starting(run)
+      return .ready(note: "")
+    case .running(var run):
+      run.kind = .ordinary
+      phase = .running(run)
+      return .accepted(note: "")
+    case .stopping, .repairing, .waiting, .backingOff: return .accepted(note: "")
+    case .stopped, .finished, .quarantined:
+      phase = .stopped
+      guard record.wanted == .up else { return .accepted(note: "released; it is wanted down, so it was not started") }
+      guard !shuttingDown, !removed else { return .accepted(note: "") }
+      if held { return .accepted(note: "released; it is held, so it was not started") }
+      firstStart = true
+      start(.ordinary, &turn)
+      return .ready(note: "")
+    }
+  }
+
+  // MARK: Hold
+
+  private mutating func orderHold(_ time: Duration, by: String, _ turn: inout Turn) -> Expectation {
+    guard time > .zero else {
+      guard held else { return .accepted(note: "not held") }
+      endHold(&turn)
+      return .accepted(note: "hold ended")
+    }
+    record.hold = Hold(until: turn.now.boot + time, by: by)
+    save()
+    note(.held(for: time, by: by), &turn)
+    switch phase {
+    case .starting(let run):
+      // Decided but not born: guardian starts nothing now.
+      if case .saving = run.stage {
+        record.openRun = nil
+        phase = record.quarantine == nil ? .stopped : .quarantined
+        turn.milestones.append(.failed("held by \(by)"))
+      }
+    case .repairing(var repair):
+      if repair.outcome == .start || repair.outcome == .startFresh {
+        if let hook = repair.hook, case .saving = hook.stage {
+          phase = .stopped
+          turn.milestones.append(.failed("held by \(by)"))
+        } else {
+          repair.outcome = .rest
+          phase = .repairing(repair)
+        }
+      }
+    case .stopped, .finished, .waiting, .running, .backingOff, .stopping, .quarantined: break
+    }
+    return .accepted(note: "")
+  }
+
+  /// A wanted service that is down is started with the counters it had; time-outs that stood still begin anew.
+  mutating func endHold(_ turn: inout Turn) {
+    record.hold = nil
+    save()
+    note(.holdEnded, &turn)
+    let now = turn.now.monotonic
+    switch phase {
+    case .stopped:
+      reason = ""
+      if mayStart { start(.ordinary, &turn) }
+    case .backingOff, .waiting: if mayStart { startNow(&turn) }
+    case .starting(var run):
+      if run.readyBy != nil { run.readyBy = now + spec.startTimeout }
+      phase = .starting(run)
+    case .running(var run):
+      if run.watchdogAt != nil { run.watchdogAt = now + spec.watchdog }
+      phase = .running(run)
+    case .repairing(var repair):
+      if repair.outcome == .rest { repair.outcome = .start }
+      phase = .repairing(repair)
+    case .finished, .stopping, .quarantined: break
+    }
+  }
+
+  // MARK: Going down
+
+  /// Stops whatever is going on, because it is no longer wanted, no longer defined, or guardian goes down.
+  mutating func takeDown(_ turn: inout Turn) {
+    switch phase {
+    case .starting(let run), .running(let run): stopRun(run, .order, &turn)
+    case .stopping(let run, var stop):
+      if case .restart = stop.purpose { stop.purpose = .order }
+      stop.thenStart = false
+      phase = .stopping(run, stop)
+    case .repairing(let repair): abortRepair(repair, &turn)
+    case .backingOff, .waiting:
+      phase = .stopped
+      save()
+      if removed { return forget(&turn) }
+      note(.stopped, &turn)
+      turn.milestones.append(.stopped)
+    case .stopped, .finished, .quarantined: if removed { forget(&turn) }
+    }
+  }
+
+  // MARK: Changes
+
+  /// Policy takes effect at once; process keys at the next start, which is now where they may be the cure.
+  mutating func defined(_ new: ServiceSpec, _ turn: inout Turn) {
+    removed = false
+    let modeEnds = observing && new.mode == .enforce
+    var merged = new
+    merged.process = spec.process
+    spec = merged
+    if modeEnds, record.quarantine == nil, record.step > .restart { freshLadder() }
+    guard new.process != spec.process else {
+      nextProcess = nil
+      return
+    }
+    switch phase {
+    case .starting, .running, .stopping: nextProcess = new.process
+    case .repairing(var repair):
+      nextProcess = new.process
+      if repair.outcome == .start { repair.outcome = .startFresh }
+      phase = .repairing(repair)
+    case .stopped, .finished: nextProcess = new.process
+    case .backingOff, .waiting, .quarantined:
+      nextProcess = new.process
+      startFresh(&turn)
+    }
+  }
+
+  /// Something changed that may be the cure: a fresh ladder, and a start where one is wanted.
+  private mutating func startFresh(_ turn: inout Turn) {
+    guard mayStart else {
+      // The next start adopts it; a quarantine ends here, since its reason is gone.
+      if record.quarantine != nil {
+        freshLadder()
+        phase = .stopped
+        note(.released(why: "its definition changed"), &turn)
+      }
+      return
+    }
+    phase = .stopped
+    start(.ordinary, &turn)
+  }
+
+  mutating func executableSeen(_ identity: FileIdentity?, _ turn: inout Turn) {
+    guard let identity else { return }
+    let appeared = missing != nil
+    guard appeared || (executable != nil && executable != identity) else {
+      if executable == nil, missing == nil { executable = identity }
+      return
+    }
+    executable = appeared ? nil : identity
+    guard record.step > .restart || record.strikes > 0 || record.quarantine != nil else { return }
+    let why = appeared ? "what was missing is there" : "the executable changed"
+    switch phase {
+    case .quarantined, .backingOff, .waiting:
+      freshLadder()
+      note(.released(why: why), &turn)
+      phase = .stopped
+      if mayStart { start(.ordinary, &turn) }
+    case .repairing(var repair):
+      if repair.outcome == .start { repair.outcome = .startFresh }
+      freshLadder()
+      note(.released(why: why), &turn)
+      phase = .repairing(repair)
+    case .stopped, .finished:
+      freshLadder()
+      note(.released(why: why), &turn)
+    case .starting, .running, .stopping: break  // noticed at the next start
+    }
+  }
+}

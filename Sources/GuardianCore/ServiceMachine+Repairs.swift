@@ -1,0 +1,122 @@
+import GuardianModel
+
+// The repair step: the service's repairs in order, each recorded before it runs, then a start.
+
+extension ServiceMachine {
+  mutating func beginRepair(_ turn: inout Turn) {
+    record.repairRounds += 1
+    let attempt = record.repairRounds
+    let end = record.lastEnd
+    let due = spec.repairs.filter { repair in
+      attempt >= repair.fromAttempt && (repair.on.isEmpty || end.map { e in repair.on.contains { $0.matches(e) } } ?? false)
+        && !isUsedUp(repair, turn.now.boot)
+    }
+    save()
+    phase = .repairing(Repair(attempt: attempt, queue: due))
+    nextRepair(&turn)
+  }
+
+  private func isUsedUp(_ repair: RepairSpec, _ now: BootInstant) -> Bool {
+    guard let limit = repair.atMost, let runs = record.repairRuns[repair.name] else { return false }
+    return runs.count { now - $0 <= limit.within } >= limit.times
+  }
+
+  private mutating func nextRepair(_ turn: inout Turn) {
+    guard case .repairing(var repair) = phase else { return }
+    guard repair.outcome == .start || repair.outcome == .startFresh, !repair.queue.isEmpty else {
+      return endRepair(repair, &turn)
+    }
+    let next = repair.queue.removeFirst()
+    if let limit = next.atMost {
+      var runs = record.repairRuns[next.name] ?? []
+      runs.removeAll { turn.now.boot - $0 > limit.within }
+      runs.append(turn.now.boot)
+      record.repairRuns[next.name] = runs
+    }
+    repair.hook = Repair.Hook(id: turn.random.runID(), repair: next, stage: .saving(save()))
+    phase = .repairing(repair)
+  }
+
+  func runHook(_ hook: Repair.Hook, attempt: Int, _ turn: inout Turn) {
+    note(.repairStarted(hook: hook.id, name: hook.repair.name, attempt: attempt), &turn)
+    var identity = hook.repair.identity
+    if identity == nil, case .run = hook.repair.kind { identity = spec.process.identity }
+    turn.actions.append(
+      .runHook(
+        HookRequest(
+          id: hook.id, purpose: .repair(name: hook.repair.name), kind: hook.repair.kind, identity: identity,
+          timeout: hook.repair.timeout, context: hookContext(reason: reason))))
+  }
+
+  mutating func hookEnded(_ id: RunID, _ result: HookResult, _ turn: inout Turn) {
+    guard case .repairing(var repair) = phase, let hook = repair.hook, hook.id == id else { return }
+    if case .saving = hook.stage { return }
+    repair.hook = nil
+    phase = .repairing(repair)
+    let told: HookResult =
+      switch repair.outcome {
+      case .stop: result == .succeeded ? .succeeded : .aborted
+      case .start, .startFresh, .rest: hook.timedOut ? .timedOut : result
+      }
+    note(.repairEnded(hook: id, name: hook.repair.name, result: told), &turn)
+    if told == .cannotRepair, repair.outcome == .start {
+      phase = .stopped
+      return quarantine("repair \(hook.repair.name) \(told.description)", &turn)
+    }
+    nextRepair(&turn)
+  }
+
+  private mutating func endRepair(_ repair: Repair, _ turn: inout Turn) {
+    phase = .stopped
+    switch repair.outcome {
+    case .start, .startFresh:
+      if mayStart { return start(.ordinary, &turn) }
+      save()
+    case .rest: save()
+    case .stop:
+      save()
+      if removed { return forget(&turn) }
+      note(.stopped, &turn)
+      turn.milestones.append(.stopped)
+    }
+  }
+
+  /// Ends the round; the hook is terminated and recorded as aborted.
+  mutating func abortRepair(_ repair: Repair, _ turn: inout Turn) {
+    var repair = repair
+    repair.outcome = .stop
+    repair.queue = []
+    guard var hook = repair.hook else { return endRepair(repair, &turn) }
+    switch hook.stage {
+    case .saving:
+      repair.hook = nil
+      return endRepair(repair, &turn)
+    case .running:
+      turn.actions.append(.signalHook(hook.id, .term))
+      hook.stage = .terminated(killAt: turn.now.monotonic + Self.hookPatience)
+      repair.hook = hook
+    case .terminated, .killed: break
+    }
+    phase = .repairing(repair)
+  }
+
+  mutating func hookDeadlinePassed(_ repair: Repair, _ turn: inout Turn) {
+    var repair = repair
+    guard var hook = repair.hook else { return }
+    let now = turn.now.monotonic
+    switch hook.stage {
+    case .saving, .killed: return
+    case .running(let until):
+      guard now >= until else { return }
+      hook.timedOut = true
+      turn.actions.append(.signalHook(hook.id, .term))
+      hook.stage = .terminated(killAt: now + Self.hookPatience)
+    case .terminated(let killAt):
+      guard now >= killAt else { return }
+      turn.actions.append(.signalHook(hook.id, .kill))
+      hook.stage = .killed
+    }
+    repair.hook = hook
+    phase = .repairing(repair)
+  }
+}

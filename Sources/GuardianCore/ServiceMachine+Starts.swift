@@ -1,0 +1,305 @@
+import GuardianModel
+
+// Starting: the delay, the step's action, the start itself, and what settling does.
+
+extension ServiceMachine {
+  /// Waits the delay of this step's next try; nothing is waited where it is zero.
+  mutating func backOff(then next: Next, _ turn: inout Turn) {
+    record.triesOnStep += 1
+    let delay = spec.backoff.delay(beforeTry: record.triesOnStep, share: turn.random.share())
+    pause(delay, then: next, &turn)
+  }
+
+  /// Waits `delay` without counting a try.
+  mutating func pause(_ delay: Duration, then next: Next, _ turn: inout Turn) {
+    note(.backingOff(delay: delay, next: next == .act && !observing ? record.step : .restart), &turn)
+    if delay <= .zero {
+      perform(next, &turn)
+    } else {
+      phase = .backingOff(until: turn.now.monotonic + delay, then: next)
+      save()
+    }
+  }
+
+  mutating func perform(_ next: Next, _ turn: inout Turn) {
+    switch next {
+    case .start: start(.ordinary, &turn)
+    case .act:
+      if observing { return start(.ordinary, &turn) }
+      switch record.step {
+      case .restart, .quarantine: start(.ordinary, &turn)
+      case .repair: beginRepair(&turn)
+      case .safeMode:
+        if !record.plugins.off { switchPluginsOff(&turn) }
+        start(.ordinary, &turn)
+      }
+    }
+  }
+
+  mutating func switchPluginsOff(_ turn: inout Turn) {
+    let time = record.plugins.timeToLive ?? spec.plugins.retryAfter
+    record.plugins.offUntil = turn.now.boot + time
+    save()
+    note(.pluginsOff(names: spec.process.plugins.map(\.name), retryIn: time), &turn)
+  }
+
+  /// Decides a start. Durable before exec, unless `atOnce`: then saved alongside.
+  mutating func start(_ wish: RunKind, atOnce: Bool = false, byOperator: Bool = false, _ turn: inout Turn) {
+    if case .starting = phase { return invariantBroken("a start while starting", &turn) }
+    if phase.run != nil { return invariantBroken("a start while a run lives", &turn) }
+    adoptProcess(&turn)
+    var kind = wish
+    var off = record.plugins.off
+    switch kind {
+    case .ordinary:
+      if let due = record.plugins.offUntil, turn.now.boot >= due {
+        kind = .pluginRetry
+        off = false
+      }
+    case .trial: off = !spec.process.plugins.isEmpty
+    case .pluginRetry: off = false
+    }
+    if firstStart { record.restarts = 0 } else { record.restarts += 1 }
+    firstStart = false
+    missing = nil
+    var run = Run(id: turn.random.runID(), kind: kind, pluginsOff: off, stage: .spawning)
+    run.byOperator = byOperator
+    record.openRun = run.id
+    let ticket = save()
+    if !atOnce { run.stage = .saving(ticket) }
+    phase = .starting(run)
+    if atOnce { requestSpawn(run, &turn) }
+  }
+
+  func requestSpawn(_ run: Run, _ turn: inout Turn) {
+    turn.actions.append(
+      .spawn(
+        StartRequest(
+          run: run.id, kind: run.kind, disabledPlugins: run.pluginsOff ? spec.process.plugins : [], spec: spec)))
+  }
+
+  /// A changed definition takes effect, with a fresh ladder.
+  private mutating func adoptProcess(_ turn: inout Turn) {
+    guard let process = nextProcess else { return }
+    spec.process = process
+    nextProcess = nil
+    executable = nil
+    freshLadder()
+    note(.released(why: "its definition changed"), &turn)
+  }
+
+  mutating func freshLadder() {
+    record.step = .restart
+    record.strikes = 0
+    record.triesOnStep = 0
+    record.repairRounds = 0
+    record.lateDeaths = []
+    record.plugins = PluginToggle()
+    record.quarantine = nil
+    record.trialDelay = nil
+    missing = nil
+    reason = ""
+    save()
+  }
+
+  mutating func spawned(_ id: RunID, pid: Int32, executable: FileIdentity?, _ turn: inout Turn) {
+    switch phase {
+    case .starting(var run):
+      guard run.id == id, run.stage == .spawning else { return }
+      run.stage = .up
+      run.pid = pid
+      run.startedAt = turn.now.monotonic
+      waitedBefore = nil
+      note(
+        .started(
+          run: id, pid: pid, kind: run.kind, disabledPlugins: run.pluginsOff ? spec.process.plugins.map(\.name) : []),
+        &turn)
+      if let executable {
+        // Looked at before each start: a new program deserves a new ladder, though this start was decided before.
+        if let before = self.executable, before != executable, run.kind == .ordinary,
+          record.step > .restart || record.strikes > 0
+        {
+          freshLadder()
+          note(.released(why: "the executable changed"), &turn)
+        }
+        self.executable = executable
+      }
+      if spec.ready == .none {
+        phase = .starting(run)
+        becameReady(id, &turn)
+      } else {
+        run.readyBy = turn.now.monotonic + spec.startTimeout
+        phase = .starting(run)
+      }
+    case .stopping(var run, var stop):
+      guard run.id == id, run.stage == .spawning else { return }
+      run.stage = .up
+      run.pid = pid
+      run.startedAt = turn.now.monotonic
+      note(.started(run: id, pid: pid, kind: run.kind, disabledPlugins: []), &turn)
+      if let signal = stop.owed {
+        turn.actions.append(.signal(id, signal))
+        stop.owed = nil
+      }
+      phase = .stopping(run, stop)
+    case .stopped, .finished, .waiting, .running, .backingOff, .repairing, .quarantined: return
+    }
+  }
+
+  mutating func spawnFailed(_ id: RunID, _ failure: SpawnFailure, _ turn: inout Turn) {
+    switch phase {
+    case .starting(let run):
+      guard run.id == id, run.stage == .spawning else { return }
+      if failure.ownTrouble { return waitOut(failure, kind: run.kind, &turn) }
+      judge(endOf(run, failure, turn.now), of: run, &turn)
+    case .stopping(let run, let stop):
+      guard run.id == id, run.stage == .spawning else { return }
+      record.lastEnd = endOf(run, failure, turn.now)
+      concludeStop(run, stop, &turn)
+    case .stopped, .finished, .waiting, .running, .backingOff, .repairing, .quarantined: return
+    }
+  }
+
+  private func endOf(_ run: Run, _ failure: SpawnFailure, _ now: Now) -> End {
+    End(
+      run: run.id, status: .unseen, cause: .exec(failure), crashClass: .loader, at: now.wall, uptime: .zero)
+  }
+
+  /// Guardian's own trouble is no fault of the service: retried slowly, without a strike, as long as it lasts.
+  private mutating func waitOut(_ failure: SpawnFailure, kind: RunKind, _ turn: inout Turn) {
+    let delay = min(waitedBefore.map { $0 * 2 } ?? .seconds(1), .seconds(30))
+    waitedBefore = delay
+    record.openRun = nil
+    save()
+    reason = failure.sentence
+    phase = .waiting(retryAt: turn.now.monotonic + delay, delay: delay, kind: kind)
+    note(.waiting(failure, retryIn: delay), &turn)
+  }
+
+  mutating func becameReady(_ id: RunID, _ turn: inout Turn) {
+    guard case .starting(var run) = phase, run.id == id, run.stage == .up else { return }
+    run.readyBy = nil
+    run.settlesAt = turn.now.monotonic + spec.startupWindow
+    if spec.watchdog > .zero { run.watchdogAt = turn.now.monotonic + spec.watchdog }
+    phase = .running(run)
+    reason = ""
+    if spec.ready != .none { note(.ready(run: id), &turn) }
+    turn.milestones.append(.ready)
+  }
+
+  /// Ready, and the startup window is over: what was held against the service is forgotten, in part.
+  mutating func settle(_ settling: Run, _ turn: inout Turn) {
+    var run = settling
+    let now = turn.now
+    let recovered = record.strikes > 0 || record.quarantine != nil || run.kind == .pluginRetry
+    run.settlesAt = nil
+    run.settled = true
+    record.openRun = nil
+    record.repairRounds = 0
+    switch run.kind {
+    case .ordinary: break
+    case .trial: leaveQuarantine(&turn)
+    case .pluginRetry:
+      record.plugins = PluginToggle()
+      note(.pluginsOn(names: spec.process.plugins.map(\.name)), &turn)
+      if record.step > .restart, !observing { stepDown(&turn) }
+    }
+    run.kind = .ordinary
+    pruneLateDeaths(now.monotonic)
+    if record.lateDeaths.count <= spec.late.budget {
+      clearStrikes()
+    } else {
+      run.clearsAt = lateDeathsFewEnoughAt
+    }
+    if canStepDown(run) { run.deescalatesAt = now.monotonic + spec.escalation.deescalateAfter }
+    phase = .running(run)
+    reason = ""
+    save()
+    note(.settled(run: run.id, degraded: run.pluginsOff), &turn)
+    if recovered { notify(.onRecovery, reason: "settled", &turn) }
+  }
+
+  func canStepDown(_ run: Run) -> Bool {
+    // Leaving safe mode needs a start with plugins, and so happens with a plugin retry.
+    spec.escalation.enabled && record.step > .restart && (observing || !run.pluginsOff)
+  }
+
+  private mutating func clearStrikes() {
+    record.strikes = 0
+    record.triesOnStep = 0
+  }
+
+  mutating func clearLate(_ turn: inout Turn) {
+    guard case .running(var run) = phase else { return }
+    run.clearsAt = nil
+    pruneLateDeaths(turn.now.monotonic)
+    if record.lateDeaths.count <= spec.late.budget {
+      clearStrikes()
+      save()
+    } else {
+      run.clearsAt = lateDeathsFewEnoughAt
+    }
+    phase = .running(run)
+  }
+
+  mutating func deescalate(_ turn: inout Turn) {
+    guard case .running(var run) = phase else { return }
+    run.deescalatesAt = nil
+    stepDown(&turn)
+    if canStepDown(run) { run.deescalatesAt = turn.now.monotonic + spec.escalation.deescalateAfter }
+    phase = .running(run)
+  }
+
+  private mutating func stepDown(_ turn: inout Turn) {
+    let from = record.step
+    record.step = spec.step(below: from)
+    record.strikes = 0
+    record.triesOnStep = 0
+    if record.step == .restart { record.trialDelay = nil }
+    save()
+    note(.deescalated(from: from, to: record.step), &turn)
+  }
+
+  /// A trial has settled: the highest lower step that has something to do, and no strikes.
+  mutating func leaveQuarantine(_ turn: inout Turn) {
+    record.quarantine = nil
+    record.step = spec.step(below: .quarantine)
+    record.strikes = 0
+    record.triesOnStep = 0
+    if record.step == .safeMode, !record.plugins.off { switchPluginsOff(&turn) }
+    if record.step == .restart { record.trialDelay = nil }
+    save()
+    note(.released(why: "the trial settled; now on step \(record.step.rawValue)"), &turn)
+  }
+
+  mutating func pruneLateDeaths(_ now: Instant) {
+    record.lateDeaths.removeAll { now - $0 > spec.late.within }
+    // Older ones than budget + 1 can decide nothing.
+    let surplus = record.lateDeaths.count - (spec.late.budget + 1)
+    if surplus > 0 { record.lateDeaths.removeFirst(surplus) }
+  }
+
+  /// When enough late deaths have left the window. Nil where they are few enough now.
+  private var lateDeathsFewEnoughAt: Instant? {
+    let surplus = record.lateDeaths.count - spec.late.budget
+    // One nanosecond past the window's end, which itself still counts.
+    return surplus > 0 ? record.lateDeaths[surplus - 1] + spec.late.within + .nanoseconds(1) : nil
+  }
+
+  func notify(_ kind: NoticeKind, reason: String, _ turn: inout Turn) {
+    guard let command = spec.notices[kind] else { return }
+    let id = turn.random.runID()
+    turn.actions.append(
+      .notify(
+        HookRequest(
+          id: id, purpose: .notice(kind), kind: .run(command), identity: nil, timeout: .seconds(60),
+          context: hookContext(reason: reason))))
+  }
+
+  func hookContext(reason: String) -> HookContext {
+    HookContext(
+      service: spec.name, step: record.step, attempt: record.repairRounds, strikes: record.strikes,
+      strikesAllowed: spec.strikesAllowed(on: record.step),
+      disabledPlugins: record.plugins.off ? spec.process.plugins.map(\.name) : [], end: record.lastEnd, reason: reason)
+  }
+}

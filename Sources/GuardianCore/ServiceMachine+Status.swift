@@ -1,0 +1,139 @@
+package import GuardianModel
+
+// What `status` shows of one service.
+
+extension ServiceMachine {
+  package var settled: Bool {
+    switch phase {
+    case .running(let run): run.settled
+    case .stopped, .finished, .waiting, .starting, .backingOff, .repairing, .stopping, .quarantined: false
+    }
+  }
+  /// Settled or not, without its plugins by the ladder's decision.
+  package var degraded: Bool {
+    switch phase {
+    case .running(let run), .starting(let run): run.pluginsOff
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined: false
+    }
+  }
+  package var finishedBadly: Bool {
+    if case .finished = phase { record.lastEnd.map { $0.crashClass != .clean } ?? false } else { false }
+  }
+
+  package func status(_ now: Now) -> ServiceStatus {
+    var status = ServiceStatus(name: spec.name.text)
+    status.description = spec.description
+    status.wanted = record.wanted
+    status.phase = phase.name
+    status.step = record.step
+    status.settled = settled
+    status.degraded = degraded
+    if let run = phase.run {
+      status.run = run.id.description
+      if !runHasEnded { status.pid = run.pid }
+      if let started = run.startedAt { status.uptimeMilliseconds = max(0, (now.monotonic - started).milliseconds) }
+    }
+    status.since = phaseSince
+    status.restarts = record.restarts
+    status.strikes = record.strikes
+    status.strikesAllowed = spec.strikesAllowed(on: record.step)
+    status.held = held
+    if isWithoutPlugins { status.disabledPlugins = spec.process.plugins.map(\.name) }
+    status.next = nextAction(now)
+    status.lastEnd = record.lastEnd.map(Self.lastEnd)
+    status.reason = reason
+    status.kind = spec.kind
+    status.observe = observing
+    status.clears = clears
+    status.pendingDefinition = nextProcess != nil
+    status.runbook = spec.runbook
+    status.contact = spec.contact
+    if let hold = record.hold {
+      status.notes.append("held by \(hold.by) for another \((hold.until - now.boot).rounded.description)")
+    }
+    if volatile { status.notes.append("its state could not be saved and is kept in memory only") }
+    return status
+  }
+
+  private var runHasEnded: Bool {
+    if case .stopping(_, let stop) = phase { stop.death != nil } else { false }
+  }
+
+  private var isWithoutPlugins: Bool { phase.run?.pluginsOff ?? record.plugins.off }
+
+  static func lastEnd(_ end: End) -> ServiceStatus.LastEnd {
+    var last = ServiceStatus.LastEnd(
+      cause: end.cause.name, crashClass: end.crashClass.rawValue, at: end.at,
+      uptimeMilliseconds: end.uptime.milliseconds, text: end.description)
+    switch end.status {
+    case .code(let code): last.code = code
+    case .signal(let signal, let core):
+      last.signal = signal.description
+      last.core = core
+    case .unseen: break
+    }
+    return last
+  }
+
+  private func nextAction(_ now: Now) -> ServiceStatus.NextAction? {
+    func at(_ due: Instant?, _ action: String) -> ServiceStatus.NextAction? {
+      guard let due else { return nil }
+      let left = max(.zero, due - now.monotonic)
+      return .init(action: action, at: now.wall + left, inMilliseconds: left.milliseconds)
+    }
+    func at(_ due: BootInstant?, _ action: String) -> ServiceStatus.NextAction? {
+      guard let due else { return nil }
+      let left = max(.zero, due - now.boot)
+      return .init(action: action, at: now.wall + left, inMilliseconds: left.milliseconds)
+    }
+    switch phase {
+    case .stopped: return held && record.wanted == .up ? at(record.hold?.until, "start") : nil
+    case .finished: return nil
+    case .waiting(let retryAt, _, _): return held ? at(record.hold?.until, "start") : at(retryAt, "start")
+    case .backingOff(let until, let next):
+      let action = next == .act && record.step == .repair && !observing ? "repair" : "start"
+      return held ? at(record.hold?.until, action) : at(until, action)
+    case .starting(let run): return at(run.readyBy, "give-up-waiting")
+    case .running(let run):
+      if let due = run.settlesAt { return at(due, "settle") }
+      if let due = run.deescalatesAt { return at(due, "step-down") }
+      return run.pluginsOff ? at(record.plugins.offUntil, "plugins-due") : nil
+    case .repairing(let repair):
+      switch repair.hook?.stage {
+      case .running(let until): return at(until, "end-repair")
+      case .terminated(let killAt): return at(killAt, "kill-repair")
+      case .saving, .killed, nil: return nil
+      }
+    case .stopping(_, let stop): return at(stop.killAt, "kill")
+    case .quarantined: return mayStart ? at(record.quarantine?.nextTrial, "trial") : nil
+    }
+  }
+
+  /// What would clear strikes, step or quarantine.
+  package var clears: String {
+    let name = spec.name.text
+    if record.quarantine != nil {
+      return
+        "a changed definition or executable, a trial that settles, or `guardianctl release \(name)` releases it"
+    }
+    if record.strikes > 0 || record.step > .restart {
+      var text = "\(spec.startupWindow.description) of running after ready clears the strikes"
+      if record.step > .restart {
+        text +=
+          record.plugins.off
+          ? "; a start with plugins that settles leaves safe mode"
+          : "; \(spec.escalation.deescalateAfter.description) of settled running goes down one step"
+      }
+      return text + "; `guardianctl reset \(name)` clears all"
+    }
+    return ""
+  }
+}
+
+extension Duration {
+  /// To whole seconds above ten seconds, else to milliseconds: for people.
+  var rounded: Duration {
+    let ns = nanoseconds
+    return ns >= 10_000_000_000 ? .seconds(ns / 1_000_000_000) : .milliseconds(ns / 1_000_000)
+  }
+}

@@ -1,0 +1,469 @@
+package import GuardianModel
+
+// One service, from its first start to its removal.
+//
+// What the service is *wanted* to do (up or down) is the operator's wish and stands apart from what it does, its
+// *phase*. A wish is never refused and never counted; guardian's own doing always follows from the phase.
+//
+//   stopped ──start──▶ starting ──ready──▶ running ──startup window over──▶ running, settled
+//      ▲                  │                   │
+//      │                  └───── death ───────┤          A *run* is one life of the main process. Its end leads to
+//      │                                      ▼          `stopping` until nothing of its set is left; only then is
+//   finished ◀──────────────────────────── stopping      the end judged and the next thing decided, so there are
+//                                             │          never two runs at once.
+//        ┌── waiting out guardian's own       │
+//        │   trouble (no strike)              ▼
+//     waiting              backing-off ◀── judged ──▶ starting at once (late death within the budget)
+//                              │              │
+//            restart, safe mode│  repair      ▼
+//                 ◀────────────┴──▶ repairing ──▶ starting        quarantined ──trial──▶ starting
+//
+// A death before *settled* is a strike, and so is a late death beyond the late budget. The K-th strike in a row on a
+// step moves the service one step up the ladder; each step waits, then acts, then starts: `restart` just starts,
+// `repair` runs the repairs first, `safe-mode` starts with the plugins off, and in `quarantine` nothing runs but a
+// trial now and then. Settling clears the strikes; the step itself goes down slowly.
+//
+// Recorded before done: whatever must survive lives in `record`. A start is allowed only when the record that announces
+// it is durable (`saved`), except the immediate restart after a late death, which is saved alongside. A save that stays
+// unanswered for two seconds is given up as volatile and the action goes on.
+//
+// The next deadline is computed from the state alone, so no timer can go stale. News of an earlier run or hook is dropped
+// where it comes in. Nothing here reads a clock, rolls dice or touches the host.
+
+/// The machine of one service: events in, actions out.
+package struct ServiceMachine: Hashable, Sendable {
+  /// The definition in force: policy applies at once, process keys from the next start (`nextProcess`).
+  package internal(set) var spec: ServiceSpec
+  /// Process keys that wait for the next start.
+  package internal(set) var nextProcess: ProcessSpec?
+  package internal(set) var record: ServiceRecord
+  package internal(set) var phase = Phase.stopped
+  package internal(set) var phaseSince: WallTime
+  /// Why it is as it is, for `status`.
+  package internal(set) var reason = ""
+
+  /// The last ticket given out, and the last that is durable or given up as volatile.
+  package internal(set) var issued = Ticket.none, confirmed = Ticket.none
+  /// When the oldest unanswered save was given out.
+  var unansweredSince: Instant?
+  /// A save was given up; until the store answers again.
+  package internal(set) var volatile = false
+  var recordChanged = false
+
+  /// The next start is the first since an operator's start or guardian's own.
+  var firstStart = true
+  package internal(set) var shuttingDown = false
+  package internal(set) var removed = false
+  /// What was last executed, or seen in its place.
+  var executable: FileIdentity?
+  /// The last wait for guardian's own trouble, while it lasts.
+  var waitedBefore: Duration?
+  /// Quarantined because this is not there.
+  var missing: String?
+  var watched: String?
+
+  package init(_ spec: ServiceSpec, record: ServiceRecord?, now: Now) {
+    self.spec = spec
+    self.record = record ?? ServiceRecord()
+    if record == nil { self.record.wanted = spec.start == .boot ? .up : .down }
+    phaseSince = now.wall
+    if let quarantine = self.record.quarantine {
+      phase = .quarantined
+      reason = quarantine.reason
+    }
+  }
+
+  package enum Phase: Hashable, Sendable {
+    case stopped
+    case finished
+    /// Guardian's or the host's own trouble is waited out.
+    case waiting(retryAt: Instant, delay: Duration, kind: RunKind)
+    case starting(Run)
+    /// Ready.
+    case running(Run)
+    case backingOff(until: Instant, then: Next)
+    case repairing(Repair)
+    /// Until nothing of the run's set is left.
+    case stopping(Run, Stop)
+    case quarantined
+  }
+
+  /// What follows a delay.
+  package enum Next: Hashable, Sendable {
+    /// The step's action, then a start.
+    case act
+    /// Just a start.
+    case start
+  }
+
+  /// One life of the main process, from the decision to start it.
+  package struct Run: Hashable, Sendable {
+    package let id: RunID
+    package var kind: RunKind
+    package let pluginsOff: Bool
+    package var stage: Stage
+    package var pid: Int32?
+    package var startedAt: Instant?
+    /// Ready is expected by then; nil once it is ready, or where readiness is not configured.
+    package var readyBy: Instant?
+    /// The startup window is over then; nil before ready and once settled.
+    package var settlesAt: Instant?
+    package var settled = false
+    package var watchdogAt: Instant?
+    /// Strikes are cleared then, because the late deaths have become few enough.
+    package var clearsAt: Instant?
+    package var deescalatesAt: Instant?
+    /// A trial that an operator asked for: its failure does not double the delay.
+    package var byOperator = false
+
+    package var wasReady: Bool { settled || settlesAt != nil }
+
+    package enum Stage: Hashable, Sendable {
+      /// Decided, waiting for the record to be durable.
+      case saving(Ticket)
+      /// Asked for, outcome not seen yet.
+      case spawning
+      case up
+    }
+  }
+
+  package struct Stop: Hashable, Sendable {
+    package enum Purpose: Hashable, Sendable {
+      /// Somebody wants it down: operator, removal, shutdown.
+      case order
+      case restart
+      /// It has to go: start time-out, watchdog. Its end is a death with that cause.
+      case fault(Cause)
+      /// It has died by itself; what is left over has to go.
+      case death
+    }
+    package var purpose: Purpose
+    /// KILL is due then, and again every five seconds until nothing is left.
+    package var killAt: Instant
+    package var killedAt: Instant?
+    /// The main process has ended.
+    package var death: Death?
+    package var diedAt: Now?
+    /// A signal owed to a run whose exec has not been seen yet.
+    package var owed: Signal?
+    /// An operator's order that came meanwhile: start when the end has been judged.
+    package var thenStart = false
+  }
+
+  package struct Repair: Hashable, Sendable {
+    package var attempt: Int
+    /// Still to run, in order; of the definition that was in force when the round began.
+    package var queue: [RepairSpec]
+    package var hook: Hook?
+    package var outcome = Outcome.start
+
+    package enum Outcome: Hashable, Sendable {
+      case start
+      /// The definition changed meanwhile: the new one starts with a fresh ladder.
+      case startFresh
+      case stop
+      /// A hold came meanwhile: neither repair on nor start.
+      case rest
+    }
+    package struct Hook: Hashable, Sendable {
+      package let id: RunID
+      package let repair: RepairSpec
+      package var stage: Stage
+      package var timedOut = false
+      package enum Stage: Hashable, Sendable {
+        case saving(Ticket)
+        case running(until: Instant)
+        case terminated(killAt: Instant)
+        case killed
+      }
+    }
+  }
+
+  /// How long a save may stay unanswered.
+  static let saveTimeout = Duration.seconds(2)
+  /// Between KILLs of a set that does not go.
+  static let killAgain = Duration.seconds(5)
+  /// From TERM to KILL of a hook's own group.
+  static let hookPatience = Duration.seconds(5)
+  static let retryCap = Duration.day * 14
+}
+
+/// What a turn brings along and takes away.
+package struct Turn {
+  package let now: Now
+  package var random: Randomness
+  package var actions: [Action] = []
+  package var milestones: [Milestone] = []
+  package init(now: Now, random: Randomness) {
+    self.now = now
+    self.random = random
+  }
+}
+
+/// What those who wait for an order's outcome wait for.
+package enum Milestone: Hashable, Sendable {
+  case ready
+  /// It will not become ready by this try.
+  case failed(String)
+  case stopped
+  case forgotten
+}
+
+// MARK: - Events
+
+extension ServiceMachine {
+  package mutating func handle(_ event: ServiceEvent, _ turn: inout Turn) {
+    let before = phase.name
+    switch event {
+    case .spawned(let run, let pid, let executable): spawned(run, pid: pid, executable: executable, &turn)
+    case .spawnFailed(let run, let failure): spawnFailed(run, failure, &turn)
+    case .saved(let ticket): saved(ticket, &turn)
+    case .hookEnded(let hook, let result): hookEnded(hook, result, &turn)
+    case .ready(let run): becameReady(run, &turn)
+    case .watchdogPinged(let run): watchdogPinged(run, &turn)
+    case .watchdogTriggered(let run):
+      if case .running(let current) = phase, current.id == run { fault(current, .watchdog, signal: .abrt, &turn) }
+    case .timeoutExtended(let run, let extra): timeoutExtended(run, by: extra, &turn)
+    case .ended(let run, let death): ended(run, death, &turn)
+    case .emptied(let run): emptied(run, &turn)
+    case .defined(let spec): defined(spec, &turn)
+    case .removed:
+      removed = true
+      takeDown(&turn)
+    case .executableSeen(let identity): executableSeen(identity, &turn)
+    case .resumed(let slept): resumed(slept, &turn)
+    case .begin:
+      if record.wanted == .up, case .stopped = phase, !held { start(.ordinary, &turn) }
+    case .shutdown:
+      shuttingDown = true
+      takeDown(&turn)
+    case .deadline: deadlinePassed(&turn)
+    }
+    finish(turn: &turn, phaseBefore: before)
+  }
+
+  /// Closes a turn: one save for all that changed, the watch, the phase's age.
+  mutating func finish(turn: inout Turn, phaseBefore: PhaseName) {
+    if phase.name != phaseBefore { phaseSince = turn.now.wall }
+    if recordChanged {
+      recordChanged = false
+      if unansweredSince == nil { unansweredSince = turn.now.monotonic }
+      turn.actions.append(.save(record, issued))
+    }
+    let watch = pathToWatch
+    if watch != watched {
+      watched = watch
+      turn.actions.append(.watch(watch))
+    }
+  }
+
+  /// Makes the record durable; many changes within a turn are one save.
+  @discardableResult mutating func save() -> Ticket {
+    if !recordChanged {
+      recordChanged = true
+      issued = Ticket(issued.number + 1)
+    }
+    return issued
+  }
+
+  func note(_ kind: Occurrence.Kind, _ turn: inout Turn) {
+    turn.actions.append(.record(Occurrence(service: spec.name, at: turn.now.wall, kind: kind)))
+  }
+
+  /// Traps where a developer is near; in production the one service is held and reported, and guardian goes on.
+  mutating func invariantBroken(_ text: String, _ turn: inout Turn) {
+    #if DEBUG
+      preconditionFailure("\(spec.name): \(text)")
+    #else
+      note(.internalError(text), &turn)
+      record.hold = Hold(until: turn.now.boot + .day, by: "guardian, after an internal error")
+      save()
+    #endif
+  }
+
+  var held: Bool { record.hold != nil }
+  var observing: Bool { spec.mode == .observe }
+  /// Nothing may be started by guardian itself.
+  var mayStart: Bool { record.wanted == .up && !held && !shuttingDown && !removed }
+
+  /// Files are watched for services from step repair upwards, and for what is missing.
+  private var pathToWatch: String? {
+    guard !removed, !shuttingDown else { return nil }
+    if let missing { return missing }
+    if case .quarantined = phase { return spec.process.command.first }
+    return record.step > .restart && !observing ? spec.process.command.first : nil
+  }
+
+  private mutating func saved(_ ticket: Ticket, _ turn: inout Turn) {
+    guard ticket > confirmed || volatile, ticket <= issued else { return }
+    if unansweredSince != nil { unansweredSince = ticket >= issued ? nil : turn.now.monotonic }
+    volatile = false
+    if ticket > confirmed {
+      confirmed = ticket
+      saveConfirmed(&turn)
+    }
+  }
+
+  /// Whatever waited for a ticket goes on.
+  private mutating func saveConfirmed(_ turn: inout Turn) {
+    switch phase {
+    case .starting(var run):
+      guard case .saving(let ticket) = run.stage, ticket <= confirmed else { return }
+      run.stage = .spawning
+      phase = .starting(run)
+      requestSpawn(run, &turn)
+    case .repairing(var repair):
+      guard var hook = repair.hook, case .saving(let ticket) = hook.stage, ticket <= confirmed else { return }
+      hook.stage = .running(until: turn.now.monotonic + hook.repair.timeout)
+      repair.hook = hook
+      phase = .repairing(repair)
+      runHook(hook, attempt: repair.attempt, &turn)
+    case .stopped, .finished, .waiting, .running, .backingOff, .stopping, .quarantined: return
+    }
+  }
+
+  private mutating func watchdogPinged(_ run: RunID, _ turn: inout Turn) {
+    guard case .running(var current) = phase, current.id == run, current.watchdogAt != nil else { return }
+    current.watchdogAt = turn.now.monotonic + spec.watchdog
+    phase = .running(current)
+  }
+
+  private mutating func timeoutExtended(_ run: RunID, by extra: Duration, _ turn: inout Turn) {
+    let until = turn.now.monotonic + extra
+    switch phase {
+    case .starting(var current):
+      guard current.id == run, let due = current.readyBy else { return }
+      current.readyBy = max(due, until)
+      phase = .starting(current)
+    case .stopping(let current, var stop):
+      guard current.id == run, stop.killedAt == nil else { return }
+      stop.killAt = max(stop.killAt, until)
+      phase = .stopping(current, stop)
+    case .running(var current):
+      guard current.id == run, let due = current.watchdogAt else { return }
+      current.watchdogAt = max(due, until)
+      phase = .running(current)
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .quarantined: return
+    }
+  }
+
+  /// The clocks stood, or guardian did not run: everybody gets the time back, nobody is blamed.
+  private mutating func resumed(_ slept: Duration, _ turn: inout Turn) {
+    let now = turn.now.monotonic
+    switch phase {
+    case .starting(var run):
+      if let due = run.readyBy { run.readyBy = due + slept }
+      phase = .starting(run)
+    case .running(var run):
+      if run.watchdogAt != nil { run.watchdogAt = now + spec.watchdog }
+      if let due = run.settlesAt { run.settlesAt = due + slept }
+      phase = .running(run)
+    case .stopping(let run, var stop):
+      if stop.killedAt == nil { stop.killAt = stop.killAt + slept }
+      phase = .stopping(run, stop)
+    case .repairing(var repair):
+      if var hook = repair.hook, case .running(let until) = hook.stage {
+        hook.stage = .running(until: until + slept)
+        repair.hook = hook
+        phase = .repairing(repair)
+      }
+    case .stopped, .finished, .waiting, .backingOff, .quarantined: break
+    }
+    if unansweredSince != nil { unansweredSince = now }
+  }
+}
+
+extension ServiceMachine.Phase {
+  package var name: PhaseName {
+    switch self {
+    case .stopped: .stopped
+    case .finished: .finished
+    case .waiting: .waiting
+    case .starting: .starting
+    case .running: .running
+    case .backingOff: .backingOff
+    case .repairing: .repairing
+    case .stopping: .stopping
+    case .quarantined: .quarantined
+    }
+  }
+
+  /// The run that has, or may have, processes.
+  package var run: ServiceMachine.Run? {
+    switch self {
+    case .starting(let run), .running(let run), .stopping(let run, _): run
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .quarantined: nil
+    }
+  }
+}
+
+// MARK: - Deadlines
+
+extension ServiceMachine {
+  /// The next moments at which `deadline` does something, computed from the state.
+  package var nextDeadline: (monotonic: Instant?, boot: BootInstant?) {
+    var monotonic: Instant?
+    func consider(_ due: Instant?) {
+      guard let due else { return }
+      monotonic = min(monotonic ?? due, due)
+    }
+    var boot: BootInstant?
+    switch phase {
+    case .stopped, .finished: break
+    case .waiting(let retryAt, _, _): if !held { consider(retryAt) }
+    case .backingOff(let until, _): if !held { consider(until) }
+    case .starting(let run): if !held { consider(run.readyBy) }
+    case .running(let run):
+      consider(run.settlesAt)
+      consider(run.clearsAt)
+      consider(run.deescalatesAt)
+      if !held { consider(run.watchdogAt) }
+    case .repairing(let repair):
+      switch repair.hook?.stage {
+      case .running(let until): consider(until)
+      case .terminated(let killAt): consider(killAt)
+      case .saving, .killed, nil: break
+      }
+    case .stopping(_, let stop): consider(stop.killAt)
+    case .quarantined: if mayStart { boot = record.quarantine?.nextTrial }
+    }
+    if let since = unansweredSince { consider(since + Self.saveTimeout) }
+    if let until = record.hold?.until { boot = min(boot ?? until, until) }
+    return (monotonic, boot)
+  }
+
+  private mutating func deadlinePassed(_ turn: inout Turn) {
+    let now = turn.now
+    if let hold = record.hold, now.boot >= hold.until { endHold(&turn) }
+    if let since = unansweredSince, now.monotonic >= since + Self.saveTimeout {
+      unansweredSince = nil
+      confirmed = issued
+      if !volatile {
+        volatile = true
+        note(.volatile, &turn)
+      }
+      saveConfirmed(&turn)
+    }
+    func due(_ instant: Instant?) -> Bool { instant.map { now.monotonic >= $0 } ?? false }
+    switch phase {
+    case .stopped, .finished: return
+    case .waiting(let retryAt, _, let kind): if !held, due(retryAt) { start(kind, &turn) }
+    case .backingOff(let until, let next): if !held, due(until) { perform(next, &turn) }
+    case .starting(let run):
+      if !held, due(run.readyBy) { fault(run, .startTimeout, signal: spec.stop.signal, &turn) }
+    case .running(let run):
+      if !held, due(run.watchdogAt) {
+        fault(run, .watchdog, signal: .abrt, &turn)
+      } else if due(run.settlesAt) {
+        settle(run, &turn)
+      } else {
+        if due(run.clearsAt) { clearLate(&turn) }
+        if due(run.deescalatesAt) { deescalate(&turn) }
+      }
+    case .repairing(let repair): hookDeadlinePassed(repair, &turn)
+    case .stopping(let run, let stop): if due(stop.killAt) { kill(run, stop, &turn) }
+    case .quarantined:
+      if mayStart, let trial = record.quarantine?.nextTrial, now.boot >= trial { start(.trial, &turn) }
+    }
+  }
+}
