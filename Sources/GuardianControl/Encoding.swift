@@ -213,3 +213,47 @@ func encodePlan(name: String, entries: [PlanEntry], into json: inout JSONWriter)
   }
   json.endArray()
 }
+
+package func encode(_ plan: Plan, into json: inout JSONWriter) {
+  encodePlan(name: plan.name, entries: plan.entries, into: &json)
+}
+
+/// The members of `Summary`'s reply.
+package func encode(_ summary: DaemonSummary, into json: inout JSONWriter) {
+  json.key("line")
+  json.string(summary.line)
+  json.key("state")
+  json.string(summary.state)
+  json.key("warnings")
+  json.strings(summary.warnings)
+  json.key("diagnostics")
+  encode(summary.diagnostics, into: &json)
+}
+
+/// The members of `GetVersion`'s reply.
+package func encode(_ version: DaemonVersion, into json: inout JSONWriter) {
+  json.key("version")
+  json.string(version.version)
+  json.key("guarantees")
+  json.beginObject()
+  for guarantee in version.guarantees {
+    json.key(guarantee.name)
+    json.string(guarantee.value)
+  }
+  json.endObject()
+}
+
+/// The member `error` of guardianctl's own JSON.
+package func encode(_ error: ControlError, about name: String? = nil, into json: inout JSONWriter) {
+  json.key("error")
+  json.beginObject()
+  json.key("name")
+  json.string(error.word)
+  json.key("message")
+  json.string(name.map { "\($0): \(error.sentence)" } ?? error.sentence)
+  if case .configurationFault(let diagnostics) = error {
+    json.key("diagnostics")
+    encode(diagnostics, into: &json)
+  }
+  json.endObject()
+}

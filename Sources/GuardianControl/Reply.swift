@@ -85,30 +85,11 @@ package enum Reply {
   }
 
   package static func summary(_ summary: DaemonSummary, into bytes: inout [UInt8]) {
-    message(into: &bytes) { json in
-      json.key("line")
-      json.string(summary.line)
-      json.key("state")
-      json.string(summary.state)
-      json.key("warnings")
-      json.strings(summary.warnings)
-      json.key("diagnostics")
-      encode(summary.diagnostics, into: &json)
-    }
+    message(into: &bytes) { encode(summary, into: &$0) }
   }
 
   package static func version(_ version: DaemonVersion, into bytes: inout [UInt8]) {
-    message(into: &bytes) { json in
-      json.key("version")
-      json.string(version.version)
-      json.key("guarantees")
-      json.beginObject()
-      for guarantee in version.guarantees {
-        json.key(guarantee.name)
-        json.string(guarantee.value)
-      }
-      json.endObject()
-    }
+    message(into: &bytes) { encode(version, into: &$0) }
   }
 
   package static func error(_ error: ControlError, into bytes: inout [UInt8]) {

@@ -1,1 +1,5 @@
-print("not yet")
+import GuardianControl
+import Glibc
+
+var program = Program(arguments: Array(CommandLine.arguments.dropFirst()))
+exit(program.run())

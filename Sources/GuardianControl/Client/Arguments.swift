@@ -1,0 +1,193 @@
+/// What the command line asks for.
+package struct Invocation: Hashable, Sendable {
+  package enum Target: Hashable, Sendable {
+    /// The user's, then the system's.
+    case automatic
+    case user, system
+    case directory(String)
+  }
+  package var verb = Verb.status
+  package var names: [String] = []
+  package var target = Target.automatic
+  package var config: String?
+  package var json = false
+  package var wait = true
+  package var untilBoot = false
+  package var holdMilliseconds: Int64 = 0
+  package var fromStart = false
+  package init() {}
+}
+
+package enum ParsedArguments: Hashable, Sendable {
+  case run(Invocation)
+  case help
+  case version(json: Bool)
+  /// Exit 64; `json` as far as it has been seen anywhere on the line.
+  case usage(String, json: Bool)
+}
+
+/// - Parameter arguments: without the program's own name.
+package func parseArguments(_ arguments: [String]) -> ParsedArguments {
+  let json = arguments.prefix { $0 != "--" }.contains(Option.json.rawValue)
+  do throws(UsageFault) {
+    return try parse(arguments)
+  } catch {
+    return .usage(error.text, json: json)
+  }
+}
+
+private struct UsageFault: Error { var text: String }
+
+private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments {
+  var words: [String] = []
+  var seen: [(option: Option, value: String)] = []
+  var rest = arguments[...]
+  while let argument = rest.popFirst() {
+    if argument == "--" {
+      words += rest
+      break
+    }
+    if argument == "-h" {
+      seen.append((.help, ""))
+      continue
+    }
+    guard argument.hasPrefix("-"), argument != "-" else {
+      words.append(argument)
+      continue
+    }
+    let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+    let name = String(parts.first ?? "")
+    guard let option = Option(rawValue: name) else {
+      throw UsageFault(
+        text: "unknown option '\(printable(name))'" + suggestion(name, among: Option.allCases.map(\.rawValue)))
+    }
+    if option.value == nil {
+      if parts.count > 1 { throw UsageFault(text: "\(name) takes no value") }
+      seen.append((option, ""))
+    } else if parts.count > 1 {
+      seen.append((option, String(parts[1])))
+    } else if let value = rest.popFirst() {
+      seen.append((option, value))
+    } else {
+      throw UsageFault(text: "\(name) needs a value: \(name) \(option.value ?? "")")
+    }
+  }
+
+  if seen.contains(where: { $0.option == .help }) { return .help }
+  let json = seen.contains { $0.option == .json }
+  if seen.contains(where: { $0.option == .version }) { return .version(json: json) }
+
+  var invocation = Invocation()
+  if let word = words.first {
+    guard let verb = Verb(rawValue: word) else {
+      throw UsageFault(
+        text: "unknown verb '\(printable(word))'" + suggestion(word, among: Verb.allCases.map(\.rawValue)))
+    }
+    invocation.verb = verb
+    // A name given twice is one service.
+    for name in words.dropFirst() where !invocation.names.contains(name) { invocation.names.append(name) }
+  }
+  if invocation.verb == .help { return .help }
+  let verb = invocation.verb.rawValue
+  switch invocation.verb.names {
+  case .none:
+    if let name = invocation.names.first { throw UsageFault(text: "'\(verb)' takes no name, but got '\(printable(name))'") }
+  case .some:
+    if invocation.names.isEmpty { throw UsageFault(text: "'\(verb)' needs the name of a service") }
+  case .any: break
+  }
+
+  for (option, value) in seen {
+    if let verbs = option.verbs, !verbs.contains(invocation.verb) {
+      let owners = verbs.map { "'\($0.rawValue)'" }.joined(separator: ", ")
+      throw UsageFault(text: "\(option.rawValue) does not go with '\(verb)'; it belongs to \(owners)")
+    }
+    switch option {
+    case .runtime:
+      if value.isEmpty { throw UsageFault(text: "--runtime needs a directory") }
+      try choose(.directory(value), &invocation)
+    case .user: try choose(.user, &invocation)
+    case .system: try choose(.system, &invocation)
+    case .config:
+      if value.isEmpty { throw UsageFault(text: "--config needs a directory") }
+      invocation.config = value
+    case .json: invocation.json = true
+    case .noWait: invocation.wait = false
+    case .untilBoot: invocation.untilBoot = true
+    case .holdFor:
+      guard let milliseconds = parseMilliseconds(value) else {
+        throw UsageFault(text: "--for '\(printable(value))' is no time; write it like 500ms, 10s, 5min, 2h, 1d, 1min30s")
+      }
+      guard milliseconds <= maximumHold else { throw UsageFault(text: "--for \(printable(value)) is longer than ten years") }
+      invocation.holdMilliseconds = milliseconds
+    case .fromStart: invocation.fromStart = true
+    case .help, .version: break
+    }
+  }
+  if invocation.verb == .hold, !seen.contains(where: { $0.option == .holdFor }) {
+    throw UsageFault(text: "'hold' needs a time: --for 30min")
+  }
+  return .run(invocation)
+}
+
+private func choose(_ target: Invocation.Target, _ invocation: inout Invocation) throws(UsageFault) {
+  if invocation.target != .automatic, invocation.target != target {
+    throw UsageFault(text: "--runtime, --user and --system exclude each other")
+  }
+  invocation.target = target
+}
+
+/// `500ms 10s 5min 2h 1d 1min30s`, as in the configuration; `0` needs no unit. Nil for anything else, or beyond Int64.
+package func parseMilliseconds(_ text: String) -> Int64? {
+  if text == "0" { return 0 }
+  var total: Int64 = 0
+  var rest = text.utf8[...]
+  if rest.isEmpty { return nil }
+  while !rest.isEmpty {
+    let digits = rest.prefix { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }
+    guard let number = Int64(String(decoding: digits, as: UTF8.self)) else { return nil }
+    rest = rest.dropFirst(digits.count)
+    let unit = rest.prefix { (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0) }
+    rest = rest.dropFirst(unit.count)
+    let size: Int64
+    switch String(decoding: unit, as: UTF8.self) {
+    case "ms": size = 1
+    case "s": size = 1000
+    case "min": size = 60_000
+    case "h": size = 3_600_000
+    case "d": size = 86_400_000
+    default: return nil
+    }
+    let (product, over) = number.multipliedReportingOverflow(by: size)
+    let (sum, overflow) = total.addingReportingOverflow(product)
+    if over || overflow { return nil }
+    total = sum
+  }
+  return total
+}
+
+/// `; did you mean 'word'?`, or nothing where no word is near.
+func suggestion(_ word: String, among words: [String]) -> String {
+  let limit = max(1, word.utf8.count / 3)
+  let near = words.map { (word: $0, distance: editDistance(word, $0)) }.min { $0.distance < $1.distance }
+  guard let near, near.distance <= limit else { return "; see 'guardianctl help'" }
+  return "; did you mean '\(near.word)'?"
+}
+
+/// Optimal string alignment over bytes; words longer than 40 bytes are near to nothing.
+func editDistance(_ first: String, _ second: String) -> Int {
+  let a = Array(first.utf8), b = Array(second.utf8)
+  guard a.count <= 40, b.count <= 40 else { return .max }
+  var before: [Int] = [], previous = Array(0...b.count)
+  for i in 0..<a.count {
+    var current = [i + 1]
+    for j in 0..<b.count {
+      var best = min(previous[j + 1] + 1, current[j] + 1, previous[j] + (a[i] == b[j] ? 0 : 1))
+      if i > 0, j > 0, a[i] == b[j - 1], a[i - 1] == b[j] { best = min(best, before[j - 1] + 1) }
+      current.append(best)
+    }
+    before = previous
+    previous = current
+  }
+  return previous[b.count]
+}

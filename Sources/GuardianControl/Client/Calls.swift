@@ -1,0 +1,76 @@
+extension ControlCall {
+  /// The message as a client sends it, with its NUL.
+  package func encode(into bytes: inout [UInt8]) {
+    var json = JSONWriter()
+    json.beginObject()
+    json.key("method")
+    json.string("\(supervisorName).\(request.method)")
+    json.key("parameters")
+    json.beginObject()
+    func named(_ name: String, wait: Bool) {
+      json.key("name")
+      json.string(name)
+      json.key("wait")
+      json.bool(wait)
+    }
+    switch request {
+    case .list(let names, let brief):
+      if let names {
+        json.key("names")
+        json.strings(names)
+      }
+      if brief {
+        json.key("brief")
+        json.bool(true)
+      }
+    case .start(let name, let wait), .restart(let name, let wait), .release(let name, let wait),
+      .reset(let name, let wait):
+      named(name, wait: wait)
+    case .stop(let name, let untilBoot, let wait):
+      named(name, wait: wait)
+      json.key("until_boot")
+      json.bool(untilBoot)
+    case .hold(let name, let milliseconds, let wait):
+      named(name, wait: wait)
+      json.key("for_ms")
+      json.integer(milliseconds)
+    case .plan(let name, let fromStart):
+      json.key("name")
+      json.string(name)
+      json.key("from_start")
+      json.bool(fromStart)
+    case .reload, .summary, .version: break
+    }
+    json.endObject()
+    if more {
+      json.key("more")
+      json.bool(true)
+    }
+    if oneway {
+      json.key("oneway")
+      json.bool(true)
+    }
+    json.endObject()
+    bytes += json.bytes
+    bytes.append(0)
+  }
+}
+
+extension ControlRequest {
+  /// The method's name in `io.guardian.Supervisor`.
+  package var method: String {
+    switch self {
+    case .list: "List"
+    case .start: "Start"
+    case .stop: "Stop"
+    case .restart: "Restart"
+    case .release: "Release"
+    case .reset: "Reset"
+    case .hold: "Hold"
+    case .reload: "Reload"
+    case .plan: "Plan"
+    case .summary: "Summary"
+    case .version: "GetVersion"
+    }
+  }
+}

@@ -1,0 +1,277 @@
+package import GuardianModel
+
+/// Lines above a table or a detailed status: the fleet in one line, then what is wrong with guardian itself.
+package func renderHead(_ summary: DaemonSummary, style: Style) -> [UInt8] {
+  var out: [UInt8] = []
+  func line(_ text: String, _ ink: Style.Ink) {
+    for part in wrap(printable(text), width: style.width) { out += (style.paint(part, ink) + "\n").utf8 }
+  }
+  line(summary.line, .strong)
+  if summary.state != "saved", !summary.state.isEmpty { line("state: \(summary.state)", .doubtful) }
+  for warning in summary.warnings { line(warning, .doubtful) }
+  let shown = 3
+  for diagnostic in summary.diagnostics.prefix(shown) {
+    line(diagnostic.description, diagnostic.severity == .error ? .bad : .doubtful)
+  }
+  if summary.diagnostics.count > shown {
+    line("and \(summary.diagnostics.count - shown) more: see 'guardianctl check'", .doubtful)
+  }
+  return out
+}
+
+extension ServiceStatus {
+  /// The one word, and how it is painted.
+  fileprivate var state: (word: String, ink: Style.Ink) {
+    switch phase {
+    case .running where !settled: (step == .quarantine ? "trial" : "running", .doubtful)
+    case .running: degraded ? ("degraded", .doubtful) : ("settled", .good)
+    case .quarantined: ("quarantined", .bad)
+    case .stopped: ("stopped", wanted == .up ? .doubtful : .faint)
+    case .finished: crashedAndFinished ? ("crashed", .bad) : ("finished", .faint)
+    case .waiting, .starting, .backingOff, .repairing, .stopping: (phase.rawValue, .doubtful)
+    }
+  }
+
+  fileprivate var why: String {
+    if !reason.isEmpty { return reason }
+    if phase == .stopped || (settled && !degraded) { return "" }
+    return lastEnd?.text ?? ""
+  }
+}
+
+/// Columns in order; `rank` says which go first when there is no room: the highest.
+private enum Column: Int, CaseIterable {
+  case name, state, step, strikes, next, uptime, why
+
+  var title: String {
+    switch self {
+    case .name: "NAME"
+    case .state: "STATE"
+    case .step: "STEP"
+    case .strikes: "STRIKES"
+    case .next: "NEXT"
+    case .uptime: "UPTIME"
+    case .why: "WHY"
+    }
+  }
+  var rank: Int {
+    switch self {
+    case .name: 0
+    case .state: 1
+    case .next: 2
+    case .strikes: 3
+    case .step: 4
+    case .uptime: 5
+    case .why: 6
+    }
+  }
+  /// It may be cut down to this; nil: whole or not at all.
+  var least: Int? {
+    switch self {
+    case .name: 8
+    case .why: 16
+    case .state, .step, .strikes, .next, .uptime: nil
+    }
+  }
+}
+
+/// The table of `status`. A column in which nothing is said is left out; what does not fit is cut, then dropped.
+package func renderTable(_ services: [ServiceStatus], style: Style) -> [UInt8] {
+  if services.isEmpty { return [] }
+  let columns = Column.allCases
+  var rows: [[Cell]] = []
+  rows.reserveCapacity(services.count)
+  var inks: [Style.Ink] = []
+  inks.reserveCapacity(services.count)
+  var widths = columns.map { _ in 0 }
+  for service in services {
+    let state = service.state
+    var word = state.word
+    if service.held { word += ", held" }
+    if service.observe { word += ", observed" }
+    let explains = service.step != .restart || service.strikes > 0
+    var row = [Cell(service.name), Cell(word)]
+    row.append(explains ? Cell(service.step.rawValue) : .empty)
+    row.append(service.strikes > 0 ? Cell("\(service.strikes) of \(service.strikesAllowed)") : .empty)
+    row.append(service.next.map { Cell("\($0.action) in \(shortTime(milliseconds: $0.inMilliseconds))") } ?? .empty)
+    row.append(service.uptimeMilliseconds.map { Cell(shortTime(milliseconds: $0)) } ?? .empty)
+    let why = service.why
+    row.append(why.isEmpty ? .empty : Cell(why))
+    for (index, cell) in row.enumerated() where cell != .empty { widths[index] = max(widths[index], cell.width) }
+    rows.append(row)
+    inks.append(state.ink)
+  }
+
+  var shown = columns.filter { widths[$0.rawValue] > 0 }
+  for column in shown { widths[column.rawValue] = max(widths[column.rawValue], column.title.utf8.count) }
+  if let limit = style.width { fit(&shown, &widths, limit) }
+
+  var out: [UInt8] = []
+  out.reserveCapacity(rows.count * 80)
+  func write(_ cells: [Cell], ink: Style.Ink, head: Bool) {
+    var gap = 0
+    for column in shown {
+      let width = widths[column.rawValue]
+      let cell = cells[column.rawValue].cut(to: width, mark: style.mark)
+      out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: gap))
+      let paint: Style.Ink = head ? .strong : column == .state ? ink : cell == .empty ? .faint : .plain
+      out.append(contentsOf: style.colour ? style.paint(cell.text, paint).utf8 : cell.text.utf8)
+      gap = width - cell.width + 2
+    }
+    out.append(UInt8(ascii: "\n"))
+  }
+  write(columns.map { Cell($0.title) }, ink: .plain, head: true)
+  for (row, ink) in zip(rows, inks) { write(row, ink: ink, head: false) }
+  return out
+}
+
+/// First the explanation shrinks, then columns go by rank, then names are cut.
+private func fit(_ shown: inout [Column], _ widths: inout [Int], _ limit: Int) {
+  func total() -> Int { shown.reduce(0) { $0 + widths[$1.rawValue] } + 2 * max(0, shown.count - 1) }
+  func shrink(_ column: Column) {
+    guard let least = column.least, shown.contains(column) else { return }
+    let over = total() - limit
+    if over > 0 { widths[column.rawValue] = max(least, widths[column.rawValue] - over) }
+  }
+  // Names of up to 24 columns stay whole as long as there is a column that matters less.
+  if total() > limit, widths[Column.name.rawValue] > 24 {
+    widths[Column.name.rawValue] = max(24, widths[Column.name.rawValue] - (total() - limit))
+  }
+  while total() > limit {
+    shrink(.why)
+    if total() <= limit { break }
+    if shown.count <= 2 { break }
+    guard let last = shown.max(by: { $0.rank < $1.rank }) else { break }
+    shown.removeAll { $0 == last }
+  }
+  shrink(.name)
+}
+
+/// One service in full. `now` is only for saying how long ago something was.
+package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [UInt8] {
+  let state = s.state
+  var lines: [(label: String, value: String, ink: Style.Ink)] = []
+  func add(_ label: String, _ value: String, _ ink: Style.Ink = .plain) {
+    if !value.isEmpty { lines.append((label, printable(value), ink)) }
+  }
+  func ago(_ time: WallTime) -> String {
+    let passed = (now.nanoseconds.subtractingSaturating(time.nanoseconds)) / 1_000_000
+    return passed < 0 ? "" : ", \(shortTime(milliseconds: passed)) ago"
+  }
+
+  var line = state.word
+  if state.word != s.phase.rawValue { line += " (\(s.phase.rawValue))" }
+  if s.since.nanoseconds > 0 { line += " since \(clock(s.since))\(ago(s.since))" }
+  add("State", line, state.ink)
+  add("Wanted", s.wanted.rawValue + (s.kind == .task ? ", a task" : ""))
+  if let pid = s.pid {
+    add("Process", "\(pid)" + (s.uptimeMilliseconds.map { ", up \(shortTime(milliseconds: $0))" } ?? ""))
+  }
+  add("Run", s.run ?? "")
+  let strikes = s.strikesAllowed > 0 ? "\(s.strikes) of \(s.strikesAllowed)" : "\(s.strikes)"
+  add("Step", s.step.rawValue, s.step == .restart ? .plain : .doubtful)
+  add("Strikes", strikes, s.strikes > 0 ? .doubtful : .plain)
+  if s.restarts > 0 { add("Restarts", "\(s.restarts)") }
+  if let end = s.lastEnd {
+    add(
+      "Last end",
+      "\(end.text.isEmpty ? end.cause : end.text) after \(shortTime(milliseconds: end.uptimeMilliseconds)), "
+        + "\(clock(end.at))\(ago(end.at)); cause \(end.cause), class \(end.crashClass)")
+  }
+  add("Why", s.reason)
+  if let next = s.next {
+    add("Next", "\(next.action) in \(shortTime(milliseconds: next.inMilliseconds)), at \(clock(next.at))")
+  }
+  add("Clears", s.clears)
+  if !s.disabledPlugins.isEmpty { add("Plugins off", s.disabledPlugins.joined(separator: ", "), .doubtful) }
+  if s.held { add("Held", "neither started, stopped nor repaired until the hold ends", .doubtful) }
+  if s.observe { add("Mode", "observe: repair, safe mode and quarantine are only reported", .doubtful) }
+  if s.pendingDefinition { add("Pending", "a changed definition takes effect at the next start", .doubtful) }
+  add("Says", s.statusText)
+  add("Log", s.log)
+  add("Runbook", s.runbook ?? "")
+  add("Contact", s.contact ?? "")
+  for note in s.notes { add("Note", note, .doubtful) }
+
+  var out: [UInt8] = []
+  let title = printable(s.name)
+  out += style.paint(title, .strong).utf8
+  if !s.description.isEmpty { out += " \(style.dash) \(printable(s.description))".utf8 }
+  out.append(UInt8(ascii: "\n"))
+  let margin = 12
+  for (label, value, ink) in lines {
+    out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: margin - label.utf8.count))
+    out += "\(label): ".utf8
+    for (index, part) in wrap(value, width: style.width.map { max(20, $0 - margin - 2) }).enumerated() {
+      if index > 0 { out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: margin + 2)) }
+      out += (style.paint(part, ink) + "\n").utf8
+    }
+  }
+  return out
+}
+
+/// `2026-03-01 12:00:00 UTC`.
+private func clock(_ time: WallTime) -> String {
+  let text = time.rfc3339
+  return text.prefix(10) + " " + text.dropFirst(11).prefix(8) + " UTC"
+}
+
+/// The time line of `plan`.
+package func renderPlan(_ plan: Plan, fromStart: Bool, style: Style) -> [UInt8] {
+  var out: [UInt8] = []
+  let head =
+    "\(printable(plan.name)), if it kept dying, "
+    + (fromStart ? "from zero" : "from its present state") + ":"
+  for part in wrap(head, width: style.width) { out += (style.paint(part, .strong) + "\n").utf8 }
+  let rows = plan.entries.map { entry -> [Cell] in
+    let from = shortTime(milliseconds: entry.earliest.milliseconds)
+    let to = shortTime(milliseconds: entry.latest.milliseconds)
+    return [
+      Cell(from == to ? "+\(from)" : "+\(from) \(style.dash) \(to)"), Cell(entry.step.rawValue),
+      entry.strikesAllowed > 0 ? Cell("\(entry.strikes) of \(entry.strikesAllowed)") : .empty,
+      Cell(entry.text.isEmpty ? entry.action : entry.text),
+    ]
+  }
+  let titles = ["TIME", "STEP", "STRIKES", "WHAT"].map(Cell.init)
+  var widths = titles.map(\.width)
+  for row in rows { for index in row.indices.dropLast() { widths[index] = max(widths[index], row[index].width) } }
+  // The time line matters most; the strikes, then the step, go where there is no room for the words.
+  var shown = [0, 1, 2, 3]
+  func room() -> Int? { style.width.map { $0 - shown.dropLast().reduce(0) { $0 + widths[$1] + 2 } } }
+  for drop in [2, 1] where (room() ?? .max) < 24 { shown.removeAll { $0 == drop } }
+  let space = room().map { max(12, $0) }
+
+  func write(_ row: [Cell], head: Bool) {
+    var margin = 0
+    for index in shown.dropLast() {
+      out += style.paint(row[index].text, head ? .strong : .plain).utf8
+      out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: widths[index] - row[index].width + 2))
+      margin += widths[index] + 2
+    }
+    for (number, part) in wrap(row[3].text, width: space).enumerated() {
+      if number > 0 { out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: margin)) }
+      out += (style.paint(part, head ? .strong : .plain) + "\n").utf8
+    }
+  }
+  write(titles, head: true)
+  for row in rows { write(row, head: false) }
+  return out
+}
+
+/// What `version` shows below the versions: one guarantee a line.
+package func renderGuarantees(_ version: DaemonVersion, style: Style) -> [UInt8] {
+  let width = version.guarantees.map { columns(printable($0.name)) }.max() ?? 0
+  var out: [UInt8] = []
+  for guarantee in version.guarantees {
+    let name = printable(guarantee.name)
+    let margin = width + 4
+    out += "  \(name)".utf8
+    out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: width - columns(name) + 2))
+    let parts = wrap(printable(guarantee.value), width: style.width.map { max(20, $0 - margin) })
+    for (index, part) in parts.enumerated() {
+      if index > 0 { out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: margin)) }
+      out += (part + "\n").utf8
+    }
+  }
+  return out
+}

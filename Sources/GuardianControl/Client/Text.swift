@@ -1,0 +1,143 @@
+/// A piece of text that is safe on a terminal, and how many columns it takes.
+struct Cell: Hashable, Sendable {
+  var text: String
+  var width: Int
+
+  /// Escapes what a terminal would obey.
+  init(_ raw: String) {
+    var plain = true
+    var count = 0
+    for byte in raw.utf8 {
+      count += 1
+      if byte < 0x20 || byte > 0x7e {
+        plain = false
+        break
+      }
+    }
+    if plain {
+      text = raw
+      width = count
+    } else {
+      text = printable(raw)
+      width = columns(text)
+    }
+  }
+  static let empty = Cell("-")
+
+  /// At most `limit` columns, with a mark where something is missing.
+  func cut(to limit: Int, mark: String) -> Cell {
+    if width <= limit { return self }
+    if limit <= 0 { return Cell("") }
+    var result = "", used = 0
+    for character in text {
+      let more = columns(String(character))
+      if used + more > limit - 1 { break }
+      result.append(character)
+      used += more
+    }
+    var cell = Cell("")
+    cell.text = result + mark
+    cell.width = used + 1
+    return cell
+  }
+}
+
+/// Control characters, and marks that turn the direction of text, become visible escapes.
+package func printable(_ text: String) -> String {
+  var result = ""
+  for scalar in text.unicodeScalars {
+    switch scalar.value {
+    case 0x0a: result += "\\n"
+    case 0x09: result += "\\t"
+    case 0x0d: result += "\\r"
+    case 0..<0x20, 0x7f..<0xa0:
+      result += "\\x"
+      result.unicodeScalars.append(Unicode.Scalar(hexDigit(UInt8(scalar.value >> 4))))
+      result.unicodeScalars.append(Unicode.Scalar(hexDigit(UInt8(scalar.value & 0xf))))
+    case 0x200b...0x200f, 0x2028...0x202e, 0x2060...0x206f, 0xfeff, 0xfff9...0xfffb, 0xe0000...0xe007f:
+      result += "\\u{" + String(scalar.value, radix: 16) + "}"
+    default: result.unicodeScalars.append(scalar)
+    }
+  }
+  return result
+}
+
+/// Terminal columns of text that is already printable. Combining marks take none, East Asian wide characters and
+/// pictures two. Source: Unicode Standard Annex 11, shortened to its large ranges.
+func columns(_ text: String) -> Int {
+  var width = 0
+  for scalar in text.unicodeScalars {
+    switch scalar.value {
+    case 0x300...0x36f, 0x483...0x489, 0x591...0x5bd, 0x610...0x61a, 0x64b...0x65f, 0x1ab0...0x1aff, 0x1dc0...0x1dff,
+      0x20d0...0x20ff, 0xfe00...0xfe0f, 0xfe20...0xfe2f, 0xe0100...0xe01ef:
+      break
+    case 0x1100...0x115f, 0x2329...0x232a, 0x2e80...0x303e, 0x3041...0xa4cf, 0xa960...0xa97f, 0xac00...0xd7a3,
+      0xf900...0xfaff, 0xfe30...0xfe6f, 0xff00...0xff60, 0xffe0...0xffe6, 0x1f300...0x1f64f, 0x1f680...0x1f6ff,
+      0x1f900...0x1faff, 0x20000...0x3fffd:
+      width += 2
+    default: width += 1
+    }
+  }
+  return width
+}
+
+/// How output looks: decided once, by the program, from the terminal and the environment.
+package struct Style: Hashable, Sendable {
+  /// Columns; nil: no limit, as in a pipe.
+  package var width: Int?
+  package var colour = false
+  /// Whether the terminal takes UTF-8.
+  package var unicode = true
+  package init(width: Int? = nil, colour: Bool = false, unicode: Bool = true) {
+    self.width = width
+    self.colour = colour
+    self.unicode = unicode
+  }
+  var mark: String { unicode ? "…" : "~" }
+  var dash: String { unicode ? "–" : "-" }
+
+  enum Ink: String { case plain = "", good = "32", doubtful = "33", bad = "31", faint = "2", strong = "1" }
+
+  func paint(_ text: String, _ ink: Ink) -> String {
+    !colour || ink == .plain || text.isEmpty ? text : "\u{1b}[\(ink.rawValue)m\(text)\u{1b}[0m"
+  }
+}
+
+/// Two units at most: `320ms 3.2s 42s 4min10s 2h13min 3d4h`.
+func shortTime(milliseconds: Int64) -> String {
+  let ms = milliseconds.magnitude, sign = milliseconds < 0 ? "-" : ""
+  func two(_ large: UInt64, _ unit: String, _ small: UInt64, _ part: String) -> String {
+    sign + (small == 0 ? "\(large)\(unit)" : "\(large)\(unit)\(small)\(part)")
+  }
+  switch ms {
+  case 0: return "0s"
+  case ..<1000: return "\(sign)\(ms)ms"
+  case ..<10_000: return two(ms / 1000, "", 0, "") + (ms % 1000 < 100 ? "s" : ".\(ms % 1000 / 100)s")
+  case ..<60_000: return "\(sign)\(ms / 1000)s"
+  case ..<3_600_000: return two(ms / 60_000, "min", ms / 1000 % 60, "s")
+  case ..<86_400_000: return two(ms / 3_600_000, "h", ms / 60_000 % 60, "min")
+  default: return two(ms / 86_400_000, "d", ms / 3_600_000 % 24, "h")
+  }
+}
+
+/// Breaks at spaces into lines of at most `width` columns; a word that is longer gets a line of its own.
+func wrap(_ text: String, width: Int?) -> [String] {
+  guard let width, columns(text) > width else { return [text] }
+  var lines: [String] = [], line = "", used = 0
+  for word in text.split(separator: " ", omittingEmptySubsequences: true) {
+    let size = columns(String(word))
+    if used > 0, used + 1 + size > width {
+      lines.append(line)
+      line = ""
+      used = 0
+    }
+    if used > 0 {
+      line += " "
+      used += 1
+    }
+    line += word
+    used += size
+  }
+  lines.append(line)
+  return lines
+}

@@ -1,0 +1,114 @@
+/// Everything that guardianctl can be told to do. The order is that of the help text and of the manual.
+package enum Verb: String, CaseIterable, Hashable, Sendable {
+  case status, start, stop, restart, reload, release, reset, hold, plan, check, version, help
+
+  package enum Names: Hashable, Sendable { case none, any, some }
+
+  package var names: Names {
+    switch self {
+    case .status, .help: .any
+    case .start, .stop, .restart, .release, .reset, .hold, .plan: .some
+    case .reload, .check, .version: .none
+    }
+  }
+
+  package var summary: String {
+    switch self {
+    case .status: "show all services, or the named ones in detail (the default)"
+    case .start: "start, and wait until ready"
+    case .stop: "stop, and keep stopped over reboots"
+    case .restart: "stop and start; step and strikes are kept"
+    case .reload: "read the configuration again"
+    case .release: "let out of quarantine, with a fresh ladder"
+    case .reset: "clear strikes, step and delay; start or stop nothing"
+    case .hold: "neither start, stop nor repair for a time"
+    case .plan: "show what would happen, and when, if it kept dying"
+    case .check: "check the configuration files, without a daemon"
+    case .version: "show the versions, and which guarantees hold"
+    case .help: "show this text"
+    }
+  }
+
+  /// Options of this verb alone.
+  package var options: [Option] {
+    Option.allCases.filter { $0.verbs?.contains(self) ?? false }
+  }
+}
+
+package enum Option: String, CaseIterable, Hashable, Sendable {
+  case runtime = "--runtime", user = "--user", system = "--system", config = "--config", json = "--json"
+  case noWait = "--no-wait", untilBoot = "--until-boot", holdFor = "--for", fromStart = "--from-start"
+  case help = "--help", version = "--version"
+
+  /// The word for its value; nil for a flag.
+  package var value: String? {
+    switch self {
+    case .runtime, .config: "DIR"
+    case .holdFor: "TIME"
+    case .user, .system, .json, .noWait, .untilBoot, .fromStart, .help, .version: nil
+    }
+  }
+
+  /// Nil: with every verb.
+  package var verbs: [Verb]? {
+    switch self {
+    case .runtime, .user, .system, .json, .help, .version: nil
+    case .config: [.check, .plan]
+    case .noWait: [.start, .stop, .restart, .release, .reset, .hold]
+    case .untilBoot: [.stop]
+    case .holdFor: [.hold]
+    case .fromStart: [.plan]
+    }
+  }
+
+  package var summary: String {
+    switch self {
+    case .runtime: "the runtime directory of the guardian to talk to"
+    case .user: "talk to the user's own guardian"
+    case .system: "talk to the system's guardian"
+    case .config: "configuration directory, for check and plan"
+    case .json: "print one JSON object"
+    case .noWait: "return when the order has been accepted"
+    case .untilBoot: "stop until the next boot only"
+    case .holdFor: "how long to hold, as in 30min; 0s ends a hold"
+    case .fromStart: "plan from zero, not from the present state"
+    case .help: "show the help text"
+    case .version: "show guardianctl's version"
+    }
+  }
+}
+
+package let helpText: String = {
+  func pad(_ text: String, _ width: Int) -> String {
+    text + String(repeating: " ", count: max(1, width - columns(text)))
+  }
+  var text = """
+    usage: guardianctl [OPTION…] [VERB] [NAME…]
+
+    Shows and commands the services of guardian.
+
+    Verbs:
+
+    """
+  for verb in Verb.allCases {
+    let names =
+      switch verb.names {
+      case .none: ""
+      case .any: verb == .help ? "" : " [NAME…]"
+      case .some: " NAME…"
+      }
+    text += "  " + pad(verb.rawValue + names, 19) + verb.summary + "\n"
+  }
+  text += "\nOptions, before or after the verb:\n"
+  for option in Option.allCases {
+    text += "  " + pad(option.rawValue + (option.value.map { " " + $0 } ?? ""), 19) + option.summary + "\n"
+  }
+  text += """
+
+    Exit status of 'status': 0 all settled, 1 on the way, 2 degraded or in safe mode, 3 stopped,
+    4 no such service, 5 quarantined, 6 guardian not reachable, 64 usage; the worst wins.
+    Other verbs: 0 done, 1 failed, 4, 6, 64, 77 not permitted; check: 0 or 78. See guardianctl(1).
+
+    """
+  return text
+}()

@@ -1,0 +1,153 @@
+import GuardianControl
+import Glibc
+
+/// A connection to guardian that asks and waits.
+final class Daemon {
+  enum Fault: Error {
+    /// No guardian there: exit 6.
+    case unreachable(String)
+    /// The socket may not be opened: exit 77.
+    case notPermitted(String)
+  }
+
+  private let socket: CInt
+  private var frames = FrameBuffer(limit: 16 << 20)
+  private var buffer = [UInt8](repeating: 0, count: 256 << 10)
+  let path: String
+
+  private init(socket: CInt, path: String) {
+    self.socket = socket
+    self.path = path
+  }
+  deinit { close(socket) }
+
+  /// The first guardian of `target` that answers.
+  static func connect(to target: Invocation.Target) throws(Fault) -> Daemon {
+    var first: Fault?
+    for directory in directories(target) {
+      do throws(Fault) {
+        return try connect(directory: directory)
+      } catch {
+        // A closed door says more than a missing one.
+        if case .notPermitted = error { throw error }
+        // The last place is where a guardian would most likely be.
+        first = error
+      }
+    }
+    throw first ?? .unreachable("no runtime directory is known")
+  }
+
+  private static func directories(_ target: Invocation.Target) -> [String] {
+    let user = (variable("XDG_RUNTIME_DIR") ?? "/run/user/\(geteuid())") + "/guardian"
+    switch target {
+    case .directory(let path): return [path]
+    case .user: return [user]
+    case .system: return ["/run/guardian"]
+    case .automatic: return access(user + "/control.sock", F_OK) == 0 ? [user, "/run/guardian"] : ["/run/guardian"]
+    }
+  }
+
+  private static func connect(directory: String) throws(Fault) -> Daemon {
+    let path = (directory.hasSuffix("/") ? String(directory.dropLast()) : directory) + "/control.sock"
+    let descriptor = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    guard descriptor >= 0 else { throw .unreachable("cannot make a socket: \(reason(errno))") }
+    let daemon = Daemon(socket: descriptor, path: path)
+
+    // A socket's address has 108 bytes; a longer path is gone to by way of its directory's descriptor.
+    var address = path
+    var directoryDescriptor: CInt = -1
+    defer { if directoryDescriptor >= 0 { close(directoryDescriptor) } }
+    if path.utf8.count > 107 {
+      directoryDescriptor = open(directory, pathOnly | O_DIRECTORY | O_CLOEXEC)
+      guard directoryDescriptor >= 0 else {
+        throw .unreachable("cannot reach guardian at \(path): \(reason(errno))")
+      }
+      address = "/proc/self/fd/\(directoryDescriptor)/control.sock"
+    }
+    var name = sockaddr_un()
+    name.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &name.sun_path) { room in room.copyBytes(from: address.utf8.prefix(room.count - 1)) }
+    let result = withUnsafePointer(to: &name) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+        retrying { Glibc.connect(descriptor, address, socklen_t(MemoryLayout<sockaddr_un>.size)) }
+      }
+    }
+    if result != 0 {
+      switch errno {
+      case EACCES, EPERM: throw .notPermitted("not permitted to talk to guardian at \(path)")
+      case ENOENT: throw .unreachable("cannot reach guardian: there is no \(path); is guardian running?")
+      case ECONNREFUSED: throw .unreachable("cannot reach guardian: nobody listens at \(path); is guardian running?")
+      default: throw .unreachable("cannot reach guardian at \(path): \(reason(errno))")
+      }
+    }
+    return daemon
+  }
+
+  func send(_ calls: [ControlCall]) throws(Fault) {
+    var bytes: [UInt8] = []
+    for call in calls { call.encode(into: &bytes) }
+    var rest = bytes[...]
+    while !rest.isEmpty {
+      let count = rest.withUnsafeBytes { Glibc.send(socket, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+      if count >= 0 {
+        rest = rest.dropFirst(count)
+      } else if errno != EINTR {
+        throw .unreachable("guardian closed the connection: \(reason(errno))")
+      }
+    }
+  }
+
+  /// Gives the replies to `request` to `body`, one after the other.
+  ///
+  /// - Parameter patience: Seconds without a byte before guardian counts as unreachable; nil: as long as it takes.
+  func replies(to request: ControlRequest, patience: Int32?, _ body: (ReplyBody) -> Void) throws(Fault) {
+    while true {
+      let decoded: Result<(body: ReplyBody, continues: Bool), ReplyFault>?
+      do throws(FrameBuffer.Fault) {
+        decoded = try frames.next { decodeReply($0, to: request) }
+      } catch {
+        throw .unreachable("guardian's answer is longer than 16 MiB")
+      }
+      switch decoded {
+      case .success(let reply)?:
+        body(reply.body)
+        if !reply.continues { return }
+      case .failure(let fault)?: throw .unreachable("cannot understand guardian's answer: \(fault.reason)")
+      case nil: try receive(patience: patience)
+      }
+    }
+  }
+
+  func reply(to request: ControlRequest, patience: Int32?) throws(Fault) -> ReplyBody {
+    var last: ReplyBody?
+    try replies(to: request, patience: patience) { last = $0 }
+    guard let last else { throw .unreachable("guardian gave no answer") }
+    return last
+  }
+
+  private func receive(patience: Int32?) throws(Fault) {
+    if let patience {
+      var waiting = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
+      let ready = retrying { poll(&waiting, 1, patience * 1000) }
+      if ready == 0 { throw .unreachable("guardian at \(path) has not answered for \(patience) s") }
+    }
+    let count = buffer.withUnsafeMutableBytes { room in retrying { Int32(recv(socket, room.baseAddress, room.count, 0)) } }
+    if count > 0 {
+      buffer.withUnsafeBytes { frames.append(UnsafeRawBufferPointer(rebasing: $0[..<Int(count)])) }
+    } else if count == 0 {
+      throw .unreachable("guardian closed the connection before it had answered")
+    } else {
+      throw .unreachable("guardian closed the connection: \(reason(errno))")
+    }
+  }
+}
+
+/// O_PATH, which the C library shows to GNU programs only; the same on all Linux ports that Swift has.
+private let pathOnly: Int32 = 0o10000000
+
+private func retrying(_ call: () -> Int32) -> Int32 {
+  while true {
+    let result = call()
+    if result >= 0 || errno != EINTR { return result }
+  }
+}

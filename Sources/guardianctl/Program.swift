@@ -1,0 +1,422 @@
+import Glibc
+import GuardianControl
+import GuardianModel
+
+/// One run of guardianctl: arguments in, exit status out.
+struct Program {
+  let arguments: [String]
+  private var output = Output()
+
+  init(arguments: [String]) { self.arguments = arguments }
+
+  mutating func run() -> Int32 {
+    let status = perform()
+    // An answer that did not get out is a failure, whatever it said.
+    return output.flush() ? status : max(status, ExitCode.failed)
+  }
+
+  private mutating func perform() -> Int32 {
+    switch parseArguments(arguments) {
+    case .help:
+      output.bytes += helpText.utf8
+      return ExitCode.done
+    case .version(let json):
+      if json {
+        self.json { json in
+          json.key("client")
+          json.string(guardianVersion)
+        }
+      } else {
+        output.bytes += "guardianctl \(guardianVersion)\n".utf8
+      }
+      return ExitCode.done
+    case .usage(let text, let json):
+      return fail(ExitCode.usage, "usage", text, json: json)
+    case .run(let invocation): return perform(invocation)
+    }
+  }
+
+  private mutating func perform(_ invocation: Invocation) -> Int32 {
+    switch invocation.verb {
+    case .status: return status(invocation)
+    case .start, .stop, .restart, .release, .reset, .hold: return order(invocation)
+    case .reload: return reload(invocation)
+    case .plan: return plan(invocation)
+    case .check: return check(invocation)
+    case .version: return version(invocation)
+    case .help:
+      output.bytes += helpText.utf8
+      return ExitCode.done
+    }
+  }
+
+  // MARK: - Verbs
+
+  /// Seconds without a byte after which guardian counts as unreachable, for questions that it answers at once.
+  private let patience: Int32 = 10
+
+  private mutating func status(_ invocation: Invocation) -> Int32 {
+    let named = !invocation.names.isEmpty
+    let brief = !named && !invocation.json
+    let list = ControlRequest.list(names: named ? invocation.names : nil, brief: brief)
+    var summary = DaemonSummary()
+    var services: [ServiceStatus] = [], missing: [String] = []
+    var refusal: ControlError?
+    do throws(Daemon.Fault) {
+      let daemon = try Daemon.connect(to: invocation.target)
+      try daemon.send([ControlCall(.summary), ControlCall(list, more: true)])
+      switch try daemon.reply(to: .summary, patience: patience) {
+      case .summary(let told): summary = told
+      case .error(let error): refusal = error
+      case .services, .done, .reloaded, .plan, .version: break
+      }
+      try daemon.replies(to: list, patience: patience) { body in
+        switch body {
+        case .services(let chunk, let unknown):
+          services += chunk
+          missing += unknown
+        case .error(let error): refusal = error
+        case .done, .reloaded, .plan, .summary, .version: break
+        }
+      }
+    } catch {
+      return fail(error, json: invocation.json)
+    }
+    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
+
+    var worst = services.reduce(0) { max($0, $1.exitCode(named: named)) }
+    if !missing.isEmpty { worst = max(worst, ExitCode.noSuchService) }
+    for name in missing { complain("no such service: \(name)") }
+
+    if invocation.json {
+      json { json in
+        json.key("summary")
+        json.beginObject()
+        encode(summary, into: &json)
+        json.endObject()
+        json.key("services")
+        json.beginArray()
+        for service in services { encode(service, brief: false, into: &json) }
+        json.endArray()
+        if !missing.isEmpty {
+          json.key("error")
+          json.beginObject()
+          json.key("name")
+          json.literal("no-such-service")
+          json.key("message")
+          json.string("no such service: \(missing.joined(separator: ", "))")
+          json.key("services")
+          json.strings(missing)
+          json.endObject()
+        }
+      }
+      return worst
+    }
+
+    let style = standardStyle()
+    if named {
+      var now = timespec()
+      clock_gettime(CLOCK_REALTIME, &now)
+      let wall = WallTime(nanoseconds: Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec))
+      for (index, service) in services.enumerated() {
+        if index > 0 { output.bytes.append(UInt8(ascii: "\n")) }
+        output.bytes += renderDetail(service, now: wall, style: style)
+      }
+    } else {
+      output.bytes += renderHead(summary, style: style)
+      output.bytes += renderTable(services, style: style)
+    }
+    return worst
+  }
+
+  private mutating func order(_ invocation: Invocation) -> Int32 {
+    var results: [OrderResult] = []
+    let daemon: Daemon
+    do throws(Daemon.Fault) {
+      daemon = try Daemon.connect(to: invocation.target)
+      // All at once, so that the services start side by side as far as guardian allows.
+      try daemon.send(invocation.names.map { ControlCall(request(invocation, $0)) })
+    } catch {
+      return fail(error, json: invocation.json)
+    }
+    for name in invocation.names {
+      do throws(Daemon.Fault) {
+        switch try daemon.reply(to: request(invocation, name), patience: nil) {
+        case .error(let error): results.append(OrderResult(name: name, error: error))
+        case .done(let note): results.append(OrderResult(name: name, note: note))
+        case .services, .reloaded, .plan, .summary, .version: break
+        }
+      } catch {
+        // What has been answered is true all the same.
+        report(invocation, results)
+        return fail(error, json: invocation.json)
+      }
+      // A person who waits wants to see each as it comes.
+      if !invocation.json, let last = results.last { report(invocation, [last]) }
+      if !invocation.json, !output.flush() { return ExitCode.failed }
+      if !invocation.json { output.bytes = [] }
+    }
+    if invocation.json { report(invocation, results) }
+    return results.reduce(0) { max($0, $1.error?.exitCode ?? 0) }
+  }
+
+  private struct OrderResult {
+    var name: String
+    var note = ""
+    var error: ControlError?
+  }
+
+  private func request(_ invocation: Invocation, _ name: String) -> ControlRequest {
+    let wait = invocation.wait
+    switch invocation.verb {
+    case .stop: return .stop(name: name, untilBoot: invocation.untilBoot, wait: wait)
+    case .restart: return .restart(name: name, wait: wait)
+    case .release: return .release(name: name, wait: wait)
+    case .reset: return .reset(name: name, wait: wait)
+    case .hold: return .hold(name: name, milliseconds: invocation.holdMilliseconds, wait: wait)
+    case .start, .status, .reload, .plan, .check, .version, .help: return .start(name: name, wait: wait)
+    }
+  }
+
+  private mutating func report(_ invocation: Invocation, _ results: [OrderResult]) {
+    for result in results {
+      if let error = result.error {
+        complain("\(result.name): \(error.sentence)")
+      } else if !invocation.json {
+        let note = result.note.isEmpty ? "done" : result.note
+        output.bytes += "\(printable(result.name)): \(printable(note))\n".utf8
+      }
+    }
+    guard invocation.json else { return }
+    let worst = results.filter { $0.error != nil }.max { ($0.error?.exitCode ?? 0) < ($1.error?.exitCode ?? 0) }
+    json { json in
+      json.key("results")
+      json.beginArray()
+      for result in results {
+        json.beginObject()
+        json.key("name")
+        json.string(result.name)
+        json.key("done")
+        json.bool(result.error == nil)
+        if let error = result.error {
+          encode(error, into: &json)
+        } else {
+          json.key("note")
+          json.string(result.note)
+        }
+        json.endObject()
+      }
+      json.endArray()
+      if let worst, let error = worst.error { encode(error, about: worst.name, into: &json) }
+    }
+  }
+
+  private mutating func reload(_ invocation: Invocation) -> Int32 {
+    let body: ReplyBody
+    do throws(Daemon.Fault) {
+      let daemon = try Daemon.connect(to: invocation.target)
+      try daemon.send([ControlCall(.reload)])
+      body = try daemon.reply(to: .reload, patience: nil)
+    } catch {
+      return fail(error, json: invocation.json)
+    }
+    switch body {
+    case .reloaded(let services, let diagnostics):
+      for diagnostic in diagnostics { complain(diagnostic.description) }
+      if invocation.json {
+        json { json in
+          json.key("services")
+          json.integer(services)
+          json.key("diagnostics")
+          encode(diagnostics, into: &json)
+        }
+      } else {
+        output.bytes += "configuration read again: \(services) \(services == 1 ? "service" : "services")\n".utf8
+      }
+      return ExitCode.done
+    case .error(.configurationFault(let diagnostics)):
+      for diagnostic in diagnostics { complain(diagnostic.description) }
+      let error = ControlError.configurationFault(diagnostics)
+      complain(error.sentence + "; services keep their last good definition")
+      if invocation.json { json { encode(error, into: &$0) } }
+      return error.exitCode
+    case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+    case .services, .done, .plan, .summary, .version:
+      return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
+    }
+  }
+
+  private mutating func plan(_ invocation: Invocation) -> Int32 {
+    var plans: [Plan] = []
+    var worst: Int32 = 0
+    var failure: (error: ControlError, name: String)?
+    var fromStart = invocation.fromStart
+    var daemon: Daemon?
+    // A configuration directory named on the line is not the daemon's.
+    if invocation.config == nil {
+      do throws(Daemon.Fault) {
+        daemon = try Daemon.connect(to: invocation.target)
+        try daemon?.send(invocation.names.map { ControlCall(.plan(name: $0, fromStart: fromStart)) })
+      } catch {
+        // Someone who names a guardian means that one.
+        if invocation.target != .automatic { return fail(error, json: invocation.json) }
+        if case .notPermitted = error { return fail(error, json: invocation.json) }
+        daemon = nil
+      }
+    }
+    if let daemon {
+      for name in invocation.names {
+        let body: ReplyBody
+        do throws(Daemon.Fault) {
+          body = try daemon.reply(to: .plan(name: name, fromStart: fromStart), patience: patience)
+        } catch {
+          return fail(error, json: invocation.json)
+        }
+        switch body {
+        case .plan(let plan): plans.append(plan)
+        case .error(let error):
+          complain("\(name): \(error.sentence)")
+          if error.exitCode >= worst { failure = (error, name) }
+          worst = max(worst, error.exitCode)
+        case .services, .done, .reloaded, .summary, .version: break
+        }
+      }
+    } else {
+      fromStart = true
+      guard let path = GuardianProgram.find() else {
+        return fail(ExitCode.failed, "failed", "cannot find the guardian program, which makes the plan", json: invocation.json)
+      }
+      for name in invocation.names {
+        var arguments = ["--plan", name]
+        if let config = invocation.config { arguments += ["--config", config] }
+        guard let result = GuardianProgram.run(path, arguments) else {
+          return fail(ExitCode.failed, "failed", "cannot run \(path): \(reason(errno))", json: invocation.json)
+        }
+        if result.status == 0 {
+          switch result.output.withUnsafeBufferPointer(decodePlan) {
+          case .success(let plan): plans.append(plan)
+          case .failure(let fault):
+            return fail(
+              ExitCode.failed, "failed", "cannot understand what \(path) printed: \(fault.reason)",
+              json: invocation.json)
+          }
+        } else {
+          // guardian has said why on standard error. Its 4 is ours; its faults of configuration are failures here.
+          let unknown = result.status == ExitCode.noSuchService
+          let error: ControlError =
+            unknown ? .noSuchService(name: name) : .failed(reason: "guardian could not make the plan")
+          if error.exitCode >= worst { failure = (error, name) }
+          worst = max(worst, error.exitCode)
+        }
+      }
+    }
+    if invocation.json {
+      json { json in
+        json.key("plans")
+        json.beginArray()
+        for plan in plans {
+          json.beginObject()
+          encode(plan, into: &json)
+          json.endObject()
+        }
+        json.endArray()
+        if let failure { encode(failure.error, about: failure.name, into: &json) }
+      }
+      return worst
+    }
+    let style = standardStyle()
+    for (index, plan) in plans.enumerated() {
+      if index > 0 { output.bytes.append(UInt8(ascii: "\n")) }
+      output.bytes += renderPlan(plan, fromStart: fromStart, style: style)
+    }
+    return worst
+  }
+
+  private mutating func check(_ invocation: Invocation) -> Int32 {
+    guard let path = GuardianProgram.find() else {
+      return fail(ExitCode.failed, "failed", "cannot find the guardian program, which checks", json: invocation.json)
+    }
+    var arguments = ["--check"]
+    if let config = invocation.config { arguments += ["--config", config] }
+    if invocation.json { arguments.append("--json") }
+    let error = GuardianProgram.become(path, arguments)
+    return fail(ExitCode.failed, "failed", "cannot run \(path): \(reason(error))", json: invocation.json)
+  }
+
+  private mutating func version(_ invocation: Invocation) -> Int32 {
+    if !invocation.json { output.bytes += "guardianctl \(guardianVersion)\n".utf8 }
+    let body: ReplyBody
+    do throws(Daemon.Fault) {
+      let daemon = try Daemon.connect(to: invocation.target)
+      try daemon.send([ControlCall(.version)])
+      body = try daemon.reply(to: .version, patience: patience)
+    } catch {
+      return fail(error, json: invocation.json) { json in
+        json.key("client")
+        json.string(guardianVersion)
+      }
+    }
+    switch body {
+    case .version(let version):
+      if invocation.json {
+        json { json in
+          json.key("client")
+          json.string(guardianVersion)
+          json.key("guardian")
+          json.beginObject()
+          encode(version, into: &json)
+          json.endObject()
+        }
+      } else {
+        output.bytes += "guardian    \(printable(version.version))\n".utf8
+        output.bytes += renderGuarantees(version, style: standardStyle())
+      }
+      return ExitCode.done
+    case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+    case .services, .done, .reloaded, .plan, .summary:
+      return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
+    }
+  }
+
+  // MARK: - Answers
+
+  /// The one JSON object of this run; `members` writes what follows `schema`.
+  private mutating func json(_ members: (inout JSONWriter) -> Void) {
+    var json = JSONWriter()
+    json.beginObject()
+    json.key("schema")
+    json.integer(1)
+    members(&json)
+    json.endObject()
+    json.bytes.append(UInt8(ascii: "\n"))
+    output.bytes = json.bytes
+  }
+
+  private mutating func fail(
+    _ status: Int32, _ word: String, _ sentence: String, json wanted: Bool, _ more: (inout JSONWriter) -> Void = { _ in }
+  ) -> Int32 {
+    complain(sentence)
+    if wanted {
+      json { json in
+        more(&json)
+        json.key("error")
+        json.beginObject()
+        json.key("name")
+        json.string(word)
+        json.key("message")
+        json.string(sentence)
+        json.endObject()
+      }
+    }
+    return status
+  }
+
+  private mutating func fail(
+    _ fault: Daemon.Fault, json wanted: Bool, _ more: (inout JSONWriter) -> Void = { _ in }
+  ) -> Int32 {
+    switch fault {
+    case .unreachable(let text): fail(ExitCode.unreachable, "unreachable", text, json: wanted, more)
+    case .notPermitted(let text): fail(ExitCode.notPermitted, "not-permitted", text, json: wanted, more)
+    }
+  }
+}
