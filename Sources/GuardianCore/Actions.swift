@@ -8,6 +8,9 @@ package enum Action: Hashable, Sendable {
   case signal(RunID, Signal)
   /// To all that is left of the run's set, main process included. `emptied` follows when nothing is left.
   case signalSet(RunID, Signal)
+  /// Is the run's main process at work? Answered by `looked`, asked when the startup window is over: a process that is
+  /// writing its core dump has died, though nobody has seen its end, and one that is stopped has not proved anything.
+  case look(RunID)
   /// Answered by `hookEnded`, once; the machine keeps the time.
   case runHook(HookRequest)
   /// To the hook's own group.

@@ -8,6 +8,7 @@ package enum ServiceEvent: Hashable, Sendable {
   case spawnFailed(RunID, SpawnFailure)
   case saved(Ticket)
   case hookEnded(RunID, HookResult)
+  case looked(RunID, Liveness)
 
   // Evidence about a run.
   /// READY=1, or the newline; the newline's end-of-file without one is not this.
@@ -39,6 +40,15 @@ package enum ServiceEvent: Hashable, Sendable {
   case shutdown
   /// Time has passed: the machine looks for itself which of its deadlines are due.
   case deadline
+}
+
+/// What a look at a run's main process found.
+package enum Liveness: Hashable, Sendable {
+  case alive
+  /// Stopped, frozen or traced.
+  case stopped
+  /// Dumping core: its end is on its way.
+  case dumping
 }
 
 package struct Command: Hashable, Sendable {

@@ -92,6 +92,7 @@ private struct Forecast {
     case .spawn(let request): begun(request.run)
     case .runHook(let hook): pending.append(.hookEnded(hook.id, .succeeded))
     case .record(let occurrence): write(occurrence)
+    case .look(let run): pending.append(.looked(run, .alive))
     case .forget: over = true
     case .signal, .signalSet, .signalHook, .notify, .watch: break
     }

@@ -179,12 +179,36 @@ extension ServiceMachine {
   mutating func becameReady(_ id: RunID, _ turn: inout Turn) {
     guard case .starting(var run) = phase, run.id == id, run.stage == .up else { return }
     run.readyBy = nil
+    run.wasReady = true
     run.settlesAt = turn.now.monotonic + spec.startupWindow
     if spec.watchdog > .zero { run.watchdogAt = turn.now.monotonic + spec.watchdog }
     phase = .running(run)
     reason = ""
     if spec.ready != .none { note(.ready(run: id), &turn) }
     turn.milestones.append(.ready)
+  }
+
+  /// The startup window is over; whether the run has outlived it is for a look at the process to tell.
+  mutating func lookAt(_ run: Run, _ turn: inout Turn) {
+    var run = run
+    run.settlesAt = turn.now.monotonic + Self.lookAgain
+    run.beingLookedAt = true
+    phase = .running(run)
+    turn.actions.append(.look(run.id))
+  }
+
+  mutating func looked(_ id: RunID, _ liveness: Liveness, _ turn: inout Turn) {
+    guard case .running(var run) = phase, run.id == id, run.beingLookedAt else { return }
+    run.beingLookedAt = false
+    phase = .running(run)
+    switch liveness {
+    case .alive: settle(run, &turn)
+    case .stopped: reason = "stopped by a signal; the startup window waits"
+    case .dumping:
+      run.settlesAt = nil
+      phase = .running(run)
+      reason = "dumping core"
+    }
   }
 
   /// Ready, and the startup window is over: what was held against the service is forgotten, in part.

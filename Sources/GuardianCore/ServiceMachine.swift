@@ -106,9 +106,11 @@ package struct ServiceMachine: Hashable, Sendable {
     package var startedAt: Instant?
     /// Ready is expected by then; nil once it is ready, or where readiness is not configured.
     package var readyBy: Instant?
-    /// The startup window is over then; nil before ready and once settled.
+    package var wasReady = false
+    /// The startup window is over then; nil before ready, once settled, and where it will not settle any more.
     package var settlesAt: Instant?
     package var settled = false
+    var beingLookedAt = false
     package var watchdogAt: Instant?
     /// Strikes are cleared then, because the late deaths have become few enough.
     package var clearsAt: Instant?
@@ -116,7 +118,6 @@ package struct ServiceMachine: Hashable, Sendable {
     /// A trial that an operator asked for: its failure does not double the delay.
     package var byOperator = false
 
-    package var wasReady: Bool { settled || settlesAt != nil }
 
     package enum Stage: Hashable, Sendable {
       /// Decided, waiting for the record to be durable.
@@ -182,6 +183,8 @@ package struct ServiceMachine: Hashable, Sendable {
   /// How long a save may stay unanswered.
   static let saveTimeout = Duration.seconds(2)
   /// Between KILLs of a set that does not go.
+  /// Between looks at a run whose window is over, but which is stopped or being looked at.
+  static let lookAgain = Duration.seconds(1)
   static let killAgain = Duration.seconds(5)
   /// From TERM to KILL of a hook's own group.
   static let hookPatience = Duration.seconds(5)
@@ -219,6 +222,7 @@ extension ServiceMachine {
     case .spawnFailed(let run, let failure): spawnFailed(run, failure, &turn)
     case .saved(let ticket): saved(ticket, &turn)
     case .hookEnded(let hook, let result): hookEnded(hook, result, &turn)
+    case .looked(let run, let liveness): looked(run, liveness, &turn)
     case .ready(let run): becameReady(run, &turn)
     case .watchdogPinged(let run): watchdogPinged(run, &turn)
     case .watchdogTriggered(let run):
@@ -455,7 +459,7 @@ extension ServiceMachine {
       if !held, due(run.watchdogAt) {
         fault(run, .watchdog, signal: .abrt, &turn)
       } else if due(run.settlesAt) {
-        settle(run, &turn)
+        lookAt(run, &turn)
       } else {
         if due(run.clearsAt) { clearLate(&turn) }
         if due(run.deescalatesAt) { deescalate(&turn) }
