@@ -130,12 +130,18 @@ GUARDIAN_RAW static void set_oom_score(struct birth *birth) {
   if (answer < 0) fail(birth, GUARDIAN_STAGE_OOM_SCORE, 0, answer);
 }
 
+// Whether the supplementary groups are those wanted. The main group counts for nothing: it is in force in any case.
 GUARDIAN_RAW static bool has_groups(const struct guardian_spawn_request *request) {
   long count = raw2(SYS_getgroups, request->group_count + 1, request->group_room);
-  if (count != (long)request->group_count) return false;
-  for (long i = 0; i < count; i++)
-    if (request->group_room[i] != request->groups[i]) return false;
-  return true;
+  if (count < 0) return false;
+  long have = 0;
+  size_t want = 0;
+  for (;;) {
+    while (have < count && request->group_room[have] == request->gid) have++;
+    while (want < request->group_count && request->groups[want] == request->gid) want++;
+    if (have == count || want == request->group_count) return have == count && want == request->group_count;
+    if (request->group_room[have++] != request->groups[want++]) return false;
+  }
 }
 
 GUARDIAN_RAW static void take_identity(struct birth *birth) {

@@ -89,7 +89,7 @@ package final class Spawner {
       descriptors.append(guardian_descriptor(source: passed.source, target: passed.target))
     }
     let limits = request.kernelLimits
-    let groups = (request.identity?.groups ?? []).sorted()
+    let groups = Set(request.identity?.groups ?? []).sorted()
     var groupRoom = [gid_t](repeating: 0, count: groups.count + 1)
     var hide: [guardian_hide] = []
     for index in hidden.parts.indices {

@@ -61,7 +61,7 @@ struct guardian_spawn_request {
   int set_identity;
   uid_t uid;
   gid_t gid;
-  /// Sorted upwards, as the kernel gives them back.
+  /// Sorted upwards, as the kernel gives them back, none twice.
   const gid_t *_Nullable groups;
   size_t group_count;
   /// Room for `group_count` + 1, in which the child reads its groups back.

@@ -1,0 +1,106 @@
+import CGuardian
+import Glibc
+package import GuardianModel
+
+/// Takes the dead: guardian's own children, and the orphans that come to it as PID 1 or as subreaper.
+package enum ChildReaper {
+  package struct Ended: Hashable, Sendable {
+    package var pid: Int32
+    package var status: ExitStatus
+    /// A tracer was still attached when guardian looked, right before the process was reaped.
+    package var traced: Bool
+  }
+
+  /// Reaps every child that has ended, at most `limit`; call again where that many came.
+  ///
+  /// A pid of no service is an orphan's, or that of a pending start. waitid(2).
+  package static func drain(limit: Int = 1024) -> [Ended] {
+    var found: [Ended] = []
+    var end = guardian_end()
+    while found.count < limit, guardian_peek_any(&end) == 1 {
+      let pid = end.pid
+      let traced = Self.traced(pid)
+      // Somebody else's thread may have been quicker; the loop then simply looks again.
+      guard guardian_reap(pid, 0, &end) == 1 else { continue }
+      found.append(Ended(pid: pid, status: status(end), traced: traced))
+    }
+    return found
+  }
+
+  /// Reaps child `pid` if it has ended; nil where it lives, or is no child of ours (any more).
+  package static func reap(_ pid: Int32) -> Ended? {
+    var end = guardian_end()
+    let traced = Self.traced(pid)
+    guard pid > 0, guardian_reap(pid, 0, &end) == 1 else { return nil }
+    return Ended(pid: pid, status: status(end), traced: traced)
+  }
+
+  /// Whether a tracer is attached to `pid`, which may be a zombie. False where nobody can tell. proc(5), "TracerPid".
+  package static func traced(_ pid: Int32) -> Bool {
+    guard let text = FileText.read("/proc/\(pid)/status", limit: 1 << 16) else { return false }
+    let key = Array("\nTracerPid:\t".utf8)
+    guard let at = text.firstRange(of: key)?.upperBound, at < text.endIndex else { return false }
+    return text[at] != UInt8(ascii: "0")
+  }
+
+  private static func status(_ end: guardian_end) -> ExitStatus {
+    if end.code == Int32(CLD_EXITED) { return .code(end.status) }
+    guard let signal = Signal(number: end.status) else { return .unseen }
+    return .signal(signal, core: end.code == Int32(CLD_DUMPED))
+  }
+}
+
+/// A descriptor and signals for a process that is known to be the right one.
+package enum ProcessHandle {
+  /// pidfd_open(2). The caller proves afterwards that it is still the process it meant.
+  package static func open(_ pid: Int32) throws(SystemError) -> OwnedFD {
+    let raw = guardian_pidfd_open(pid)
+    if raw < 0 { throw SystemError("open a handle for", "process \(pid)", errno: -raw) }
+    return OwnedFD(adopting: raw)
+  }
+
+  /// True where the process is there, false where it is gone. pidfd_send_signal(2).
+  @discardableResult
+  package static func signal(_ pidfd: Int32, _ signal: Signal) throws(SystemError) -> Bool {
+    let answer = guardian_pidfd_signal(pidfd, signal.number)
+    if answer == 0 { return true }
+    if answer == -ESRCH { return false }
+    throw SystemError("send SIG\(signal)", errno: -answer)
+  }
+}
+
+/// Makes guardian the parent of its services' orphans, so that none is lost.
+package enum Subreaper {
+  /// Set, and read back. prctl(2).
+  package static func enable() throws(SystemError) {
+    let answer = guardian_become_subreaper()
+    if answer < 0 { throw SystemError("become a subreaper", errno: -answer) }
+    if guardian_is_subreaper() != 1 { throw SystemError("become a subreaper", errno: EPERM) }
+  }
+}
+
+/// The host's count of processes killed for want of memory.
+package struct OOMCounter: ~Copyable {
+  private let table: OwnedFD?
+
+  /// Keeps /proc/vmstat open, so that counting needs no descriptor when there are none left.
+  package init() {
+    let raw = open("/proc/vmstat", O_RDONLY | O_CLOEXEC)
+    table = raw < 0 ? nil : OwnedFD(adopting: raw)
+  }
+
+  /// Nil where the kernel does not tell (before 4.13, or without /proc).
+  package borrowing func read() -> UInt64? {
+    guard let descriptor = table.number, lseek(descriptor, 0, SEEK_SET) == 0,
+      let text = FileText.readAll(descriptor, limit: 1 << 20)
+    else { return nil }
+    return Self.count(in: text)
+  }
+
+  static func count(in vmstat: [UInt8]) -> UInt64? {
+    for line in vmstat.split(separator: UInt8(ascii: "\n")) where line.starts(with: Array("oom_kill ".utf8)) {
+      return UInt64(String(decoding: line.dropFirst(9), as: UTF8.self))
+    }
+    return nil
+  }
+}

@@ -1,0 +1,133 @@
+import CGuardian
+import Glibc
+package import GuardianModel
+
+/// Processes that have come to guardian because their parent died, taken once and asked for several runs.
+package struct Orphans: Sendable {
+  /// Alive, children of guardian, and not known to the caller.
+  let looks: [ProcessLook]
+  package var isEmpty: Bool { looks.isEmpty }
+
+  /// - Parameter isKnown: Whether a pid is a main process, a hook or a pending start of the caller.
+  package static func scan(isKnown: (Int32) -> Bool) -> Orphans {
+    let own = getpid()
+    let children = ProcessTable.children(of: own) ?? ProcessTable.all().filter { $0.parent == own }.map(\.pid)
+    return Orphans(
+      looks: children.compactMap { pid in
+        // Looked at again as our child: the pid may have been reaped, and used again, since the list was made.
+        guard !isKnown(pid), let look = ProcessLook(pid), look.parent == own, !look.isDead else { return nil }
+        return look
+      })
+  }
+}
+
+/// The processes of one run: its main process and all that it has brought into the world, as far as that can be proven.
+///
+/// Proof is one of: descent from the main process, or an orphan of guardian's that is in the run's session or carries
+/// the run's INVOCATION_ID in its environment, and descent from such. A process that leaves the session, loses its
+/// parents and wipes its environment is not found; only a control group holds such a one.
+package struct ProcessSet: Hashable, Sendable {
+  /// The main process's pid, which is also its session and its process group.
+  package let leader: Int32
+  package let run: RunID
+
+  package init(leader: Int32, run: RunID) {
+    self.leader = leader
+    self.run = run
+  }
+
+  /// A process as it was seen; the pid alone may be another's by the time it is used.
+  package struct Member: Hashable, Sendable {
+    package let pid: Int32
+    let startTicks: UInt64
+    init(_ look: ProcessLook) {
+      pid = look.pid
+      startTicks = look.startTicks
+    }
+  }
+
+  /// No more processes of a set are looked at in one go; who signals them looks again afterwards anyway.
+  static let bound = 65536
+
+  /// Whether nothing is left of the run once its main process has been reaped, without a look at other processes. False
+  /// says nothing: look at `members`.
+  package func isSurelyEmpty(_ orphans: Orphans) -> Bool {
+    orphans.isEmpty && kill(-leader, 0) != 0 && errno == ESRCH
+  }
+
+  /// Everything alive of the run. Zombies do not count.
+  ///
+  /// - Parameter mainLives: The main process has not been reaped yet, so its pid is surely its own.
+  package func members(_ orphans: Orphans, mainLives: Bool) -> [Member] {
+    if !mainLives && isSurelyEmpty(orphans) { return [] }
+    var roots: [ProcessLook] = []
+    if mainLives, let main = ProcessLook(leader) { roots.append(main) }
+    roots += orphans.looks.filter { isProven($0) }
+    var found = Self.withDescendants(roots)
+    if found.isEmpty {
+      // The kernel knows a group of this number and we see nobody: somebody came between two looks.
+      if !mainLives && kill(-leader, 0) != 0 && errno == ESRCH { return [] }
+      found = Self.withDescendants(ProcessTable.all().filter { $0.session == leader && isOurs($0) })
+    }
+    return found.filter { !$0.isDead }.map { Member($0) }
+  }
+
+  /// The session's number stays taken as long as anybody is in it, so it names this run's session and no other.
+  private func isProven(_ look: ProcessLook) -> Bool {
+    look.session == leader || look.group == leader || carriesInvocation(look.pid)
+  }
+
+  private func isOurs(_ look: ProcessLook) -> Bool {
+    // By descent from guardian; bounded, as a chain of parents can change while it is walked.
+    let own = getpid()
+    var next = look.parent
+    for _ in 0..<256 {
+      if next == own { return true }
+      guard next > 1, let parent = ProcessLook(next) else { return false }
+      next = parent.parent
+    }
+    return false
+  }
+
+  private func carriesInvocation(_ pid: Int32) -> Bool {
+    guard let environment = FileText.read("/proc/\(pid)/environ", limit: 4 << 20) else { return false }
+    let wanted = Array("INVOCATION_ID=\(run)".utf8)
+    return environment.split(separator: 0).contains { $0.elementsEqual(wanted) }
+  }
+
+  /// Breadth first, parents before children.
+  private static func withDescendants(_ roots: [ProcessLook]) -> [ProcessLook] {
+    var found = roots
+    var seen = Set(roots.map(\.pid))
+    var next = 0
+    while next < found.count, found.count < bound {
+      let parent = found[next]
+      next += 1
+      for pid in ProcessTable.children(of: parent.pid) ?? [] where !seen.contains(pid) {
+        // The list may be that of a later process with the parent's number; the child must still name the parent.
+        guard let look = ProcessLook(pid), look.parent == parent.pid, look.startTicks >= parent.startTicks else {
+          continue
+        }
+        seen.insert(pid)
+        found.append(look)
+      }
+    }
+    return found
+  }
+
+  /// Sends `signal` to each member that is still the process it was when seen.
+  ///
+  /// - Returns: How many have got it.
+  /// - Source: pidfd_open(2), pidfd_send_signal(2).
+  @discardableResult
+  package static func signal(_ members: [Member], _ signal: Signal) -> Int {
+    members.count { member in
+      let raw = guardian_pidfd_open(member.pid)
+      if raw < 0 { return false }
+      let handle = OwnedFD(adopting: raw)
+      // The handle holds whoever has the number now; only a second look proves that it is the one that was meant.
+      guard let look = ProcessLook(member.pid), look.startTicks == member.startTicks else { return false }
+      return guardian_pidfd_signal(handle.number, signal.number) == 0
+    }
+  }
+}
