@@ -148,7 +148,7 @@ extension ServiceMachine {
       turn.milestones.append(.stopped)
       return
     }
-    if held {
+    if held, end.crashClass != .clean || spec.restart == .always {
       if record.quarantine != nil { phase = .quarantined }
       reason = "held; it ended meanwhile (\(end.description)), which is not counted"
       return
@@ -202,7 +202,6 @@ extension ServiceMachine {
         finish(crashed: false, end, &turn)
       }
     case (.daemon, .onCrash), (.daemon, .never):
-      if run.kind == .trial { leaveQuarantine(&turn) }
       finish(crashed: false, end, &turn)
     case (.daemon, .always):
       if run.settled { return lateDeath(end, run, &turn) }
@@ -215,6 +214,7 @@ extension ServiceMachine {
   }
 
   private mutating func finish(crashed: Bool, _ end: End, _ turn: inout Turn) {
+    if record.quarantine != nil { leaveQuarantine(&turn) }
     phase = .finished
     reason = crashed ? "crashed (\(end.description)); restart: never leaves it alone" : ""
     save()

@@ -240,6 +240,8 @@ extension ServiceMachine {
     if modeEnds, record.quarantine == nil, record.step > .restart { freshLadder() }
     guard new.process != spec.process else {
       nextProcess = nil
+      // A reload is one of the moments at which what was missing is tried again.
+      if missing != nil, case .quarantined = phase, mayStart { startFresh(&turn) }
       return
     }
     switch phase {
@@ -267,6 +269,7 @@ extension ServiceMachine {
       return
     }
     phase = .stopped
+    if nextProcess == nil { freshLadder() }
     start(.ordinary, &turn)
   }
 
