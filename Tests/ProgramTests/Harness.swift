@@ -35,8 +35,9 @@ enum Place {
   /// A program of the machine or of the unpacked ones; nil where neither has it.
   static func program(_ name: String) -> String? {
     let versions = ["17", "16", "15"].map { "/usr/lib/postgresql/\($0)/bin" }
+    // PostgreSQL's own directories first: what Debian has in /usr/bin is a wrapper that needs more than is unpacked.
     for root in [unpacked, ""] {
-      for directory in ["/usr/sbin", "/usr/bin", "/sbin", "/bin"] + versions {
+      for directory in versions + ["/usr/sbin", "/usr/bin", "/sbin", "/bin"] {
         let path = "\(root)\(directory)/\(name)"
         if access(path, X_OK) == 0 { return path }
       }

@@ -1,0 +1,63 @@
+import Glibc
+import Testing
+
+extension Programs {
+  @Suite struct `a program beyond help` {
+    @Test func `is quarantined after the strikes and at the times that plan announced, tried, and released`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let starts = scratch.path + "/starts", cure = scratch.path + "/cure", program = scratch.path + "/doomed"
+      try Files.write(
+        """
+        #!/bin/sh
+        date +%s%N >>'\(starts)'
+        [ ! -e '\(cure)' ] || exec sleep 1000000
+        exit 3
+
+        """, to: program, mode: 0o755)
+      let yaml = """
+        command: ["\(program)"]
+        startup-window: 2s
+        backoff: {first: 200ms, factor: 2, max: 2s}
+        quarantine: {retry-after: 3s}
+        log: inherit
+        """
+      let guardian = try await Guardian(scratch, services: ["doomed": yaml])
+      let plan = try await guardian.control("--json", "plan", "doomed", "--from-start")
+      #expect(plan.code == 0, "\(plan)")
+      let entries = try JSON(plan.output)["entries"].array
+      let announced = entries.prefix { $0["action"].string != "quarantine" }.filter { $0["action"].string == "start" }
+      #expect(announced.count == 7, "\(plan.output)")
+
+      let quarantined = try await guardian.wait(for: "doomed", "is quarantined") { $0["phase"].string == "quarantined" }
+      #expect(quarantined["step"].string == "quarantine" && quarantined["pid"] == .null, "\(quarantined)")
+      #expect(quarantined["next"]["action"].string == "trial", "\(quarantined)")
+      #expect(try await guardian.control("status", "doomed").code == 5)
+      func times() throws -> [Int] { try Files.read(starts).split(separator: "\n").compactMap { Int($0) } }
+      let actual = try times()
+      #expect(actual.count == announced.count)
+      // The plan lets every run die at once; here each takes some milliseconds, which add up.
+      for (n, (time, entry)) in zip(actual, announced).enumerated() {
+        let offset = (time - actual[0]) / 1_000_000, slack = 150 + 60 * n
+        let earliest = try #require(entry["earliest_ms"].int), latest = try #require(entry["latest_ms"].int)
+        #expect(offset >= earliest - 20 && offset <= latest + slack, "start \(n): \(offset) ms, announced \(entry)")
+      }
+
+      // The trial fails and the next one is further away.
+      let again = try await guardian.wait(for: "doomed", "is back from its trial") {
+        (try? times().count) == 8 && $0["phase"].string == "quarantined"
+      }
+      let trial = try times()[7], wait = (trial - actual[6]) / 1_000_000
+      #expect(wait >= 2_900 && wait < 6_000, "the trial came after \(wait) ms")
+      #expect((again["next"]["in_ms"].int ?? 0) > 3_500, "\(again)")
+
+      try Files.write("", to: cure)
+      #expect(try await guardian.control("release", "doomed").code == 0)
+      let well = try await guardian.wait(for: "doomed", "settles") { $0["settled"].bool == true }
+      #expect(well["step"].string == "restart" && well["strikes"].int == 0, "\(well)")
+      #expect(try await guardian.control("status", "doomed").code == 0)
+      try await guardian.stop()
+    }
+  }
+}

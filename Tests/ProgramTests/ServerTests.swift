@@ -1,0 +1,241 @@
+import Glibc
+import Testing
+
+extension Programs {
+  /// Debian's own servers with damage that their users know.
+  @Suite struct `real programs with real damage` {
+    static let libraries = "LD_LIBRARY_PATH: \"\(Place.libraries)\""
+
+    // MARK: - Redis
+
+    @Test(
+      .enabled(
+        if: Place.program("redis-server") != nil && Place.program("redis-check-aof") != nil,
+        "not shown: Redis is not there; make programs unpacks it"))
+    func `Redis with a damaged append-only file is cured by redis-check-aof in the repair step`() async throws {
+      let server = try #require(Place.program("redis-server")), client = try #require(Place.program("redis-cli"))
+      let checker = try #require(Place.program("redis-check-aof"))
+      let environment = ["LD_LIBRARY_PATH": Place.libraries]
+      let scratch = try Scratch(), data = try scratch.directory("data")
+      let socket = data + "/redis.sock", settings = scratch.path + "/redis.conf"
+      try Files.write(
+        """
+        port 0
+        unixsocket \(socket)
+        dir \(data)
+        supervised systemd
+        appendonly yes
+        appendfsync always
+        aof-load-truncated no
+        auto-aof-rewrite-percentage 0
+        save ""
+
+        """, to: settings)
+      func redis(_ words: String...) async throws -> String {
+        let answer = try await run([client, "-s", socket] + words, environment: environment)
+        return answer.output.split(separator: "\n").first.map(String.init) ?? ""
+      }
+
+      // Five keys, then a sixth of which only a part has reached the disk.
+      do {
+        let first = try Process([server, settings], environment: environment, output: scratch.path + "/first.log")
+        try await eventually("Redis answers") { try await redis("ping") == "PONG" ? () : nil }
+        for n in 1...5 { #expect(try await redis("set", "key\(n)", "value\(n)") == "OK") }
+        kill(first.pid, SIGTERM)
+        _ = try await first.wait()
+      }
+      let file = try #require(
+        Files.names(in: data + "/appendonlydir").first { $0.hasSuffix(".incr.aof") }.map {
+          "\(data)/appendonlydir/\($0)"
+        })
+      try Files.write(Files.read(file) + "*3\r\n$3\r\nSET\r\n$4\r\nkey6\r\n$6\r\nval", to: file)
+
+      let repair = scratch.path + "/fix-append-only-file"
+      try Files.write(
+        """
+        #!/bin/sh
+        export LD_LIBRARY_PATH='\(Place.libraries)'
+        echo y | '\(checker)' --fix '\(data)/appendonlydir/appendonly.aof.manifest'
+
+        """, to: repair, mode: 0o755)
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "redis": """
+          description: Redis with persistence
+          command: ["\(server)", "\(settings)"]
+          environment: {\(Self.libraries)}
+          ready: notify
+          startup-window: 2s
+          backoff: {first: 200ms, max: 1s}
+          repair:
+            - {name: fix-append-only-file, run: ["\(repair)"], timeout: 20s}
+          log: inherit
+          """
+        ])
+      let settled = try await guardian.wait(for: "redis", "settles") { $0["settled"].bool == true }
+      #expect(settled["step"].string == "repair" && settled["degraded"].bool == false, "\(settled)")
+      #expect(settled["last_end"]["cause"].string == "exit" && settled["last_end"]["code"].int == 1, "\(settled)")
+      // Three strikes on the restart step: two restarts did not help, the third start came after the repair.
+      #expect(settled["restarts"].int == 3, "\(settled)")
+      for n in 1...5 { #expect(try await redis("get", "key\(n)") == "value\(n)") }
+      #expect(try await redis("get", "key6") == "")
+      let story = try await guardian.control("status", "redis").output
+      #expect(story.contains("repair") && story.contains("exit"), "\(story)")
+      #expect(try await guardian.control("status").code == 0)
+      try await guardian.stop()
+    }
+
+    // MARK: - nginx
+
+    @Test(
+      .enabled(if: Place.program("nginx") != nil, "not shown: nginx is not there; make programs unpacks it"),
+      .enabled(if: isRoot, "not shown: hiding a path from one service needs root"))
+    func `nginx with a module that cannot be loaded serves again in safe mode, with the module hidden from it alone`()
+      async throws
+    {
+      let server = try #require(Place.program("nginx"))
+      let scratch = try Scratch(), home = try scratch.directory("nginx")
+      let enabled = try scratch.directory("nginx/modules-enabled")
+      for name in ["html", "tmp"] { _ = try scratch.directory("nginx/\(name)") }
+      let port = try freePort(), broken = enabled + "/50-mod-broken.conf"
+      try Files.write("hello from nginx\n", to: home + "/html/index.html")
+      try Files.write("this is no shared object\n", to: home + "/broken_module.so")
+      try Files.write("load_module \(home)/broken_module.so;\n", to: broken)
+      try Files.write(
+        """
+        user nobody nogroup;
+        pid \(scratch.path)/nginx.pid;
+        daemon off;
+        error_log stderr;
+        include \(enabled)/*.conf;
+        events {}
+        http {
+          access_log off;
+          client_body_temp_path \(scratch.path)/body;
+          proxy_temp_path \(scratch.path)/proxy;
+          fastcgi_temp_path \(scratch.path)/fastcgi;
+          uwsgi_temp_path \(scratch.path)/uwsgi;
+          scgi_temp_path \(scratch.path)/scgi;
+          server { listen 127.0.0.1:\(port); root \(home)/html; }
+        }
+
+        """, to: home + "/nginx.conf")
+      func fingerprint() async throws -> String {
+        let list =
+          "find \(home) -printf '%p %m %u %s %T@ %y\\n' | sort; find \(home) -type f -exec sha256sum {} + | sort"
+        return try await run(["/bin/sh", "-c", list]).output
+      }
+      let before = try await fingerprint()
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "nginx": """
+          description: Web server
+          command: ["\(server)", -e, stderr, -c, "\(home)/nginx.conf"]
+          environment: {\(Self.libraries)}
+          startup-window: 2s
+          backoff: {first: 100ms, max: 1s}
+          stop: {signal: QUIT}
+          repair:
+            - {name: look, run: [/bin/true]}
+          plugins:
+            list:
+              - {name: broken-module, hide: "\(broken)"}
+          log: inherit
+          """
+        ])
+      let settled = try await guardian.wait(for: "nginx", "settles") { $0["settled"].bool == true }
+      #expect(settled["step"].string == "safe-mode" && settled["degraded"].bool == true, "\(settled)")
+      #expect(settled["disabled_plugins"].array == [.string("broken-module")], "\(settled)")
+      // Two restarts, two rounds of repair, one start in safe mode.
+      #expect(settled["restarts"].int == 5, "\(settled)")
+      let page = try await run(["/usr/bin/curl", "-sS", "--max-time", "5", "http://127.0.0.1:\(port)/"])
+      #expect(page.output == "hello from nginx\n", "\(page)")
+      let status = try await guardian.control("status", "nginx")
+      #expect(
+        status.code == 2 && status.output.contains("degraded") && status.output.contains("broken-module"), "\(status)")
+
+      // For everybody else all is as it was; for nginx the file is not there at all.
+      #expect(try await fingerprint() == before)
+      let pid = try #require(settled["pid"].int)
+      #expect(Files.exists(broken))
+      #expect(!Files.names(in: "/proc/\(pid)/root\(enabled)").contains("50-mod-broken.conf"))
+      try await guardian.stop()
+      #expect(try await fingerprint() == before)
+    }
+
+    // MARK: - PostgreSQL
+
+    @Test(
+      .enabled(
+        if: Place.program("postgres") != nil && Place.program("initdb") != nil && Place.program("psql") != nil,
+        "not shown: PostgreSQL is not there; make programs unpacks it"))
+    func `PostgreSQL that is to preload a missing library is cured by its plugin's arguments`() async throws {
+      let scratch = try Scratch()
+      let user = isRoot ? User.nobody : nil
+      var programs = try ["postgres", "initdb", "psql"].map { try #require(Place.program($0)) }
+      // PostgreSQL refuses to be root; its user may not reach what lies below root's home.
+      if try await run(Guardian.command(as: user) + [programs[0], "--version"]).code != 0 {
+        let copy = try scratch.directory("programs")
+        #expect(try await run(["/bin/cp", "-a", Place.unpacked + "/usr", copy], seconds: 60).code == 0)
+        programs = programs.map { copy + $0.dropFirst(Place.unpacked.count) }
+      }
+      let environment = ["LD_LIBRARY_PATH": Place.libraries]
+      let place = try scratch.directory("postgres"), data = place + "/data"
+      if let user { scratch.give(place, to: user) }
+      let made = try await run(
+        Guardian.command(as: user) + [programs[1], "-D", data, "--no-sync", "-A", "trust", "-U", "postgres"],
+        environment: environment, seconds: 60)
+      #expect(made.code == 0, "\(made)")
+      let settings = try Files.read(data + "/postgresql.conf")
+      try Files.write(settings + "\nshared_preload_libraries = 'no_such_library'\n", to: data + "/postgresql.conf")
+
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "postgres": """
+          description: Database
+          command: ["\(programs[0])", -D, "\(data)", -k, "\(place)", -c, listen_addresses=]
+          environment: {\(Self.libraries)}
+          \(isRoot ? "user: nobody" : "")
+          ready: notify
+          startup-window: 2s
+          backoff: {first: 100ms, max: 500ms}
+          stop: {signal: INT, timeout: 20s}
+          plugins:
+            list:
+              - {name: preloaded, arguments: [-c, shared_preload_libraries=]}
+          log: inherit
+          """
+        ])
+      let settled = try await guardian.wait(for: "postgres", "settles", seconds: 40) { $0["settled"].bool == true }
+      #expect(settled["step"].string == "safe-mode" && settled["degraded"].bool == true, "\(settled)")
+      #expect(settled["disabled_plugins"].array == [.string("preloaded")], "\(settled)")
+      // No repairs: their two strikes are the restart step's, so the fifth restart is the first in safe mode.
+      #expect(settled["restarts"].int == 5, "\(settled)")
+      let answer = try await run(
+        [programs[2], "-h", place, "-U", "postgres", "-Atc", "select 40 + 2"], environment: environment)
+      #expect(answer.output == "42\n", "\(answer)")
+      try await guardian.stop()
+    }
+
+    /// A port that nobody listens on at the moment.
+    func freePort() throws -> UInt16 {
+      let fd = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+      guard fd >= 0 else { throw Failure.errno("socket") }
+      defer { close(fd) }
+      var address = sockaddr_in()
+      address.sin_family = sa_family_t(AF_INET)
+      address.sin_addr.s_addr = inet_addr("127.0.0.1")
+      var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+      let failed = withUnsafeMutablePointer(to: &address) {
+        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+          bind(fd, $0, length) != 0 || getsockname(fd, $0, &length) != 0
+        }
+      }
+      guard !failed else { throw Failure.errno("bind") }
+      return UInt16(bigEndian: address.sin_port)
+    }
+  }
+}
