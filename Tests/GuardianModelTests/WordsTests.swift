@@ -65,7 +65,7 @@ import Testing
 }
 
 @Suite struct `a matcher of causes` {
-  func end(_ status: ExitStatus, _ cause: Cause, _ crashClass: CrashClass) -> End {
+  func end(_ status: GuardianModel.ExitStatus, _ cause: Cause, _ crashClass: CrashClass) -> End {
     End(
       run: RunID(high: 0, low: 1), status: status, cause: cause, crashClass: crashClass,
       at: WallTime(nanoseconds: 0), uptime: .zero)
