@@ -1,0 +1,195 @@
+/// A key that a configuration file may have, as data: the reader takes its valid words from here, and tests compare the
+/// manual page and `etc/guardian.yaml` with it.
+package struct KeyTable: Sendable {
+  package struct Key: Hashable, Sendable {
+    /// `stop.timeout`; a list's elements have `[]`: `repair[].name`.
+    package var path: String
+    /// What may be written: `duration`, `journal | inherit | none`.
+    package var shape: String
+    /// As it would be written; empty where there is no default but absence.
+    package var standard: String
+    package var meaning: String
+    /// A piece of a service's file that shows it and, beside `command`, makes the service a different one.
+    package var example: String
+
+    init(_ path: String, _ shape: String, _ standard: String, _ meaning: String, _ example: String) {
+      self.path = path
+      self.shape = shape
+      self.standard = standard
+      self.meaning = meaning
+      self.example = example
+    }
+
+    /// The last part, as written in the file.
+    package var word: String { path.split(separator: ".").last.map(String.init) ?? path }
+    /// What it is within: `repair[]`; empty at the top.
+    package var parent: String { path.split(separator: ".").dropLast().joined(separator: ".") }
+  }
+
+  package let keys: [Key]
+  private let words: [String: [String]]
+
+  private init(_ keys: [Key]) {
+    self.keys = keys
+    words = Dictionary(grouping: keys, by: \.parent).mapValues { $0.map(\.word) }
+  }
+
+  /// The valid keys of the mapping at `path`, in the order of the manual.
+  package func words(under path: String) -> [String] { words[path] ?? [] }
+
+  /// guardian.yaml.
+  package static let host = KeyTable([
+    Key("defaults", "mapping of service keys", "{}", "what every service has that does not say otherwise", "")
+  ])
+
+  /// Keys that make no sense for all services at once.
+  package static let notInDefaults = ["command", "description"]
+
+  /// services/NAME.yaml.
+  package static let service = KeyTable([
+    Key("description", "text", "", "what the service is, for people", "description: Shop front end"),
+    Key(
+      "command", "list, or one line", "", "the program's absolute path and its arguments",
+      "command: [/usr/bin/node, /srv/web/server.js]"),
+    Key("user", "name or number", "guardian's own", "who runs it, with all groups of the user database", "user: web"),
+    Key("group", "name or number", "the user's", "its primary group", "group: web"),
+    Key("directory", "path", "the user's home, else /", "its working directory", "directory: /srv/web"),
+    Key(
+      "environment", "mapping of names to text", "{}", "variables on top of PATH HOME USER LOGNAME SHELL LANG",
+      "environment: {PORT: \"8080\"}"),
+    Key(
+      "environment-file", "list of paths", "[]", "files with NAME=value lines; one that starts with '-' may be missing",
+      "environment-file: [-/etc/default/web]"),
+    Key("umask", "quoted octal", "\"0022\"", "permissions that new files do not get", "umask: \"0027\""),
+    Key("limits", "mapping", "{}", "resource limits, as setrlimit(2) has them", "limits: {open-files: 65536}"),
+    Key("limits.open-files", "number | unlimited", "inherited", "open descriptors", "limits: {open-files: 65536}"),
+    Key("limits.core", "size | unlimited", "inherited", "size of a core dump", "limits: {core: 0}"),
+    Key("limits.stack", "size | unlimited", "inherited", "size of the main thread's stack", "limits: {stack: 64M}"),
+    Key(
+      "limits.processes", "number | unlimited", "inherited", "processes and threads of the user",
+      "limits: {processes: 512}"),
+    Key("limits.file-size", "size | unlimited", "inherited", "size of a file it writes", "limits: {file-size: 2G}"),
+    Key("limits.locked-memory", "size | unlimited", "inherited", "memory it may lock", "limits: {locked-memory: 64K}"),
+    Key("limits.address-space", "size | unlimited", "inherited", "virtual memory", "limits: {address-space: 8G}"),
+    Key("limits.cpu-time", "duration | unlimited", "inherited", "processor time", "limits: {cpu-time: 1h}"),
+    Key("limits.data", "size | unlimited", "inherited", "data segment", "limits: {data: 1G}"),
+    Key("oom-score-adjust", "-1000 … 1000", "0", "how soon the kernel kills it for memory", "oom-score-adjust: 200"),
+    Key("nice", "-20 … 19", "0", "scheduling priority; less is more", "nice: 5"),
+    Key("start", "boot | manual", "boot", "whether guardian starts it by itself", "start: manual"),
+    Key("type", "daemon | task", "daemon", "runs until stopped, or to its end", "type: task"),
+    Key("ready", "none | notify | {fd: N}", "none", "how it tells that it is ready", "ready: notify"),
+    Key("ready.fd", "3 … 1023", "", "it writes a newline there when it is ready", "ready: {fd: 3}"),
+    Key("start-timeout", "duration", "90s", "how long it may take to become ready", "start-timeout: 30s\nready: notify"),
+    Key("startup-window", "duration", "60s", "a death before this is over is a strike", "startup-window: 20s"),
+    Key("watchdog", "duration", "0s", "WATCHDOG=1 is expected this often; 0s: not", "watchdog: 30s"),
+    Key("stop", "mapping", "{}", "how it is ended", "stop: {signal: INT}"),
+    Key("stop.signal", "signal name", "TERM", "what the main process gets first", "stop: {signal: QUIT}"),
+    Key("stop.timeout", "duration", "10s", "shared by all its processes; then KILL", "stop: {timeout: 30s}"),
+    Key(
+      "stop.leftovers", "kill | term", "kill", "what the rest gets after a crash of the main process",
+      "stop: {leftovers: term}"),
+    Key(
+      "restart", "always | on-crash | never", "always; for a task on-crash", "which ends are followed by a start",
+      "restart: never"),
+    Key("backoff", "mapping", "{}", "the pause before a restart", "backoff: {first: 1s}"),
+    Key("backoff.first", "duration", "500ms", "before the first try on a step", "backoff: {first: 1s}"),
+    Key("backoff.factor", "number from 1", "2", "each further pause is longer by this", "backoff: {factor: 1.5}"),
+    Key("backoff.max", "duration", "60s", "never longer than this", "backoff: {max: 5min}"),
+    Key("backoff.jitter", "0% … 100%", "10%", "up to this much is added by chance", "backoff: {jitter: 0%}"),
+    Key(
+      "escalation", "mapping | off", "{}", "how many strikes each step has; off: restart for ever", "escalation: off"),
+    Key("escalation.restart", "number from 1", "3", "strikes of the step restart", "escalation: {restart: 5}"),
+    Key("escalation.repair", "number from 1", "2", "strikes of the step repair", "escalation: {repair: 1}"),
+    Key("escalation.safe-mode", "number from 1", "2", "strikes of the step safe-mode", "escalation: {safe-mode: 1}"),
+    Key(
+      "escalation.deescalate-after", "duration", "1h", "settled running after which it goes one step down",
+      "escalation: {deescalate-after: 10min}"),
+    Key("late", "mapping", "{}", "deaths after the startup window", "late: {budget: 10}"),
+    Key("late.budget", "number", "5", "as many restart at once and are no strikes", "late: {budget: 10}"),
+    Key("late.within", "duration", "1h", "counted over this time", "late: {within: 6h}"),
+    Key("success-exit", "list of exit codes", "[0]", "these are clean ends", "success-exit: [0, 143]"),
+    Key("fatal-exit", "list of exit codes", "[]", "these lead straight to quarantine", "fatal-exit: [64]"),
+    Key(
+      "repair", "list of mappings", "[]", "what is tried, in order, before a start on the step repair",
+      "repair:\n  - {name: drop-cache, move-aside: /var/cache/web}"),
+    Key(
+      "repair[].name", "name", "", "how it is called in status and records",
+      "repair:\n  - {name: drop-cache, move-aside: /var/cache/web}"),
+    Key(
+      "repair[].run", "list, or one line", "", "a program to run; exit 125 says that nothing can be repaired",
+      "repair:\n  - {name: index, run: [/usr/libexec/web/rebuild-index]}"),
+    Key(
+      "repair[].move-aside", "path", "", "a file or directory to rename out of the way",
+      "repair:\n  - {name: drop-cache, move-aside: /var/cache/web}"),
+    Key(
+      "repair[].on", "list of causes", "[]", "only after such a death: exit:N, signal:NAME, class:NAME or a cause",
+      "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, on: [\"exit:78\", oom]}"),
+    Key(
+      "repair[].from-attempt", "number from 1", "1", "not before this round of repairs",
+      "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, from-attempt: 2}"),
+    Key(
+      "repair[].at-most", "mapping", "", "a limit on how often it runs",
+      "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, at-most: {times: 2, within: 24h}}"),
+    Key(
+      "repair[].at-most.times", "number from 1", "", "so many times",
+      "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, at-most: {times: 2, within: 24h}}"),
+    Key(
+      "repair[].at-most.within", "duration", "", "in this time",
+      "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, at-most: {times: 2, within: 24h}}"),
+    Key(
+      "repair[].timeout", "duration", "60s", "then it gets TERM, and after that KILL",
+      "repair:\n  - {name: index, run: [/usr/libexec/web/rebuild-index], timeout: 10min}"),
+    Key(
+      "repair[].user", "name or number", "the service's; for move-aside guardian's own", "who runs it",
+      "repair:\n  - {name: index, run: [/usr/libexec/web/rebuild-index], user: web}"),
+    Key(
+      "plugins", "mapping", "{}", "parts that can be switched off",
+      "plugins:\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
+    Key(
+      "plugins.retry-after", "duration", "24h", "a plugin that is off is due for another try after this",
+      "plugins:\n  retry-after: 6h\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
+    Key(
+      "plugins.list", "list of mappings", "[]", "the plugins",
+      "plugins:\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
+    Key(
+      "plugins.list[].name", "name", "", "how it is called in status and in GUARDIAN_DISABLED_PLUGINS",
+      "plugins:\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
+    Key(
+      "plugins.list[].environment", "mapping of names to text", "{}", "set while it is off",
+      "plugins:\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
+    Key(
+      "plugins.list[].arguments", "list", "[]", "added to the command while it is off",
+      "plugins:\n  list:\n    - {name: metrics, arguments: [--disable-extension, metrics]}"),
+    Key(
+      "plugins.list[].hide", "path, or list of paths", "[]", "absent for this service alone while it is off",
+      "plugins:\n  list:\n    - {name: social, hide: /srv/web/plugins/social.so}"),
+    Key("quarantine", "mapping", "{}", "the last step", "quarantine: {retry-after: 1h}"),
+    Key(
+      "quarantine.retry-after", "duration | never", "15min", "before the first trial start; doubles each time",
+      "quarantine: {retry-after: never}"),
+    Key("quarantine.max", "duration", "24h", "never longer than this", "quarantine: {max: 2h}"),
+    Key(
+      "mode", "enforce | observe", "enforce", "observe: repair, safe mode and quarantine are only logged",
+      "mode: observe"),
+    Key("runbook", "text", "", "shown in quarantine", "runbook: https://wiki.example/web"),
+    Key("contact", "text", "", "shown in quarantine", "contact: ops@example.org"),
+    Key(
+      "notices", "mapping", "{}", "programs to run when something happens",
+      "notices: {on-crash: [/usr/libexec/guardian/notify-mail]}"),
+    Key(
+      "notices.on-crash", "list, or one line", "", "after each death that counts",
+      "notices: {on-crash: [/usr/libexec/guardian/notify-mail]}"),
+    Key(
+      "notices.on-escalation", "list, or one line", "", "when it moves a step up",
+      "notices: {on-escalation: [/usr/libexec/guardian/notify-mail]}"),
+    Key(
+      "notices.on-recovery", "list, or one line", "", "when it has settled after strikes",
+      "notices: {on-recovery: [/usr/libexec/guardian/notify-mail]}"),
+    Key(
+      "notices.on-quarantine", "list, or one line", "", "when it is quarantined",
+      "notices: {on-quarantine: [/usr/libexec/guardian/notify-mail]}"),
+    Key(
+      "log", "journal | inherit | none", "journal where its socket exists, else inherit", "where its output goes",
+      "log: none"),
+  ])
+}
