@@ -1,3 +1,4 @@
+import CGuardian
 import Glibc
 package import GuardianModel
 
@@ -47,8 +48,8 @@ package struct ConfigurationFiles: ~Copyable {
   private let shown: String
   private let trust: Trust
   private let largest: Int
-  private let directory: Handle
-  private let services: Handle
+  private let directory: OwnedFD
+  private let services: OwnedFD?
   private let servicesFault: Diagnostic?
 
   /// Opens the directory and the `services` in it.
@@ -67,22 +68,16 @@ package struct ConfigurationFiles: ~Copyable {
       absolute = String(cString: current) + "/" + absolute
       free(current)
     }
-    let found = try Self.walk(Self.components(absolute), from: AT_FDCWD, shown: shown, trust: trust)
-    guard case .directory(let handle) = consume found else {
-      throw Fault(shown, "not a directory", "the configuration is a directory with guardian.yaml and services/")
-    }
-    let inside = shown + "/services"
+    let handle = try Self.walkToDirectory(
+      Self.components(absolute), from: AT_FDCWD, shown: shown, trust: trust,
+      why: "the configuration is a directory with guardian.yaml and services/")
     do throws(Fault) {
-      let found = try Self.walk(["services"], from: handle.raw, shown: inside, trust: trust)
-      if case .directory(let handle) = consume found {
-        services = handle
-        servicesFault = nil
-      } else {
-        services = Handle(nil)
-        servicesFault = Fault(inside, "not a directory", "each service is a file services/NAME.yaml").diagnostic
-      }
+      services = try Self.walkToDirectory(
+        ["services"], from: handle.number, shown: shown + "/services", trust: trust,
+        why: "each service is a file services/NAME.yaml")
+      servicesFault = nil
     } catch {
-      services = Handle(nil)
+      services = nil
       servicesFault = error.diagnostic
     }
     directory = handle
@@ -96,19 +91,19 @@ package struct ConfigurationFiles: ~Copyable {
       diagnostic = Diagnostic(file: file, what: what, why: why)
     }
     fileprivate init(_ file: String, _ what: String, _ code: CInt) {
-      self.init(file, what, reason(code))
+      self.init(file, what, ErrnoText.reason(code))
       absent = code == ENOENT
     }
   }
 
   /// `guardian.yaml`.
   package borrowing func readHost() -> Reading {
-    read("guardian.yaml", in: directory.raw, shown: shown + "/guardian.yaml")
+    read("guardian.yaml", in: directory.number, shown: shown + "/guardian.yaml")
   }
 
   /// `services/NAME.yaml`. Absent also where it vanished after the listing.
   package borrowing func read(_ service: ServiceName) -> Reading {
-    guard let raw = services.raw else { return .absent }
+    guard let raw = services.number else { return .absent }
     return read(service.text + ".yaml", in: raw, shown: path(of: service))
   }
 
@@ -119,10 +114,10 @@ package struct ConfigurationFiles: ~Copyable {
   package borrowing func list() -> Listing {
     var listing = Listing()
     var status = stat()
-    if fstatat(directory.raw, "guardian.yml", &status, AT_SYMLINK_NOFOLLOW) == 0 {
+    if fstatat(directory.number, "guardian.yml", &status, AT_SYMLINK_NOFOLLOW) == 0 {
       listing.diagnostics.append(Self.wrongEnding(shown + "/guardian.yml"))
     }
-    guard let raw = services.raw else {
+    guard let raw = services.number else {
       if let servicesFault { listing.diagnostics.append(servicesFault) }
       listing.complete = false
       return listing
@@ -196,7 +191,7 @@ package struct ConfigurationFiles: ~Copyable {
       switch consume found {
       case .directory: throw Fault(shown, "a directory", "it must be a file")
       case .file(let parent, let last, let seen):
-        return .bytes(try contents(last, in: parent?.raw ?? start, seen: seen, shown: shown))
+        return .bytes(try contents(last, in: parent.number ?? start, seen: seen, shown: shown))
       }
     } catch {
       return error.absent ? .absent : .fault(error.diagnostic)
@@ -209,21 +204,21 @@ package struct ConfigurationFiles: ~Copyable {
   ) throws(Fault) -> [UInt8] {
     let raw = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
     guard raw >= 0 else { throw Fault(shown, "cannot be opened", errno) }
-    let handle = Handle(raw)
+    let handle = OwnedFD(adopting: raw)
     for _ in 0..<4 {
       var before = stat()
-      guard fstat(handle.raw, &before) == 0 else { throw Fault(shown, "cannot be read", errno) }
+      guard fstat(handle.number, &before) == 0 else { throw Fault(shown, "cannot be read", errno) }
       // Replaced since the walk: what is open now has not been checked.
       guard before.st_mode & S_IFMT == S_IFREG else { throw Fault(shown, Self.kind(before), "it must be a file") }
       try Self.check(before, trust, shown: shown, what: "the file")
       if before.st_size > Int64(largest) {
         throw Fault(shown, "larger than \(largest) bytes", "a configuration file is at most that large")
       }
-      let bytes = try readAll(handle.raw, shown: shown)
+      let bytes = try readAll(handle.number, shown: shown)
       var after = stat()
-      guard fstat(handle.raw, &after) == 0 else { throw Fault(shown, "cannot be read", errno) }
+      guard fstat(handle.number, &after) == 0 else { throw Fault(shown, "cannot be read", errno) }
       if Identity(before) == Identity(after), bytes.count == Int(clamping: after.st_size) { return bytes }
-      guard lseek(handle.raw, 0, SEEK_SET) == 0 else { throw Fault(shown, "cannot be read", errno) }
+      guard lseek(handle.number, 0, SEEK_SET) == 0 else { throw Fault(shown, "cannot be read", errno) }
     }
     throw Fault(shown, "is being written to", "write a new file beside it and rename that")
   }
@@ -246,9 +241,9 @@ package struct ConfigurationFiles: ~Copyable {
   // MARK: The walk
 
   private enum Found: ~Copyable {
-    case directory(Handle)
+    case directory(OwnedFD)
     /// The directory it is in (nil: the one where the walk began), its name there, and what it was.
-    case file(parent: Handle?, name: String, seen: Identity)
+    case file(parent: OwnedFD?, name: String, seen: Identity)
   }
 
   /// Enough of a file's status to notice that it has changed.
@@ -275,7 +270,7 @@ package struct ConfigurationFiles: ~Copyable {
     _ path: [String], from start: CInt, shown: String, trust: Trust
   ) throws(Fault) -> Found {
     var pending = Array(path.reversed())
-    var current: Handle?
+    var current: OwnedFD?
     var links = 0
     // Whether others may add and rename things in `current`, as in /tmp.
     var shared = false
@@ -285,11 +280,16 @@ package struct ConfigurationFiles: ~Copyable {
       shared = isShared(status, trust)
     }
     while let name = pending.popLast() {
-      let raw = openat(current?.raw ?? start, name, O_PATH | O_NOFOLLOW | O_CLOEXEC)
-      guard raw >= 0 else { throw Fault(shown, "cannot be opened", errno) }
-      let handle = Handle(raw)
+      let raw = openat(current.number ?? start, name, Int32(GUARDIAN_O_PATH) | O_NOFOLLOW | O_CLOEXEC)
+      guard raw >= 0 else {
+        let code = errno
+        // A dangling link is there, and is not what its owner meant.
+        if code == ENOENT && links > 0 { throw Fault(shown, "a link to something that is not there", "") }
+        throw Fault(shown, "cannot be opened", code)
+      }
+      let handle = OwnedFD(adopting: raw)
       var status = stat()
-      guard fstat(handle.raw, &status) == 0 else { throw Fault(shown, "cannot be opened", errno) }
+      guard fstat(handle.number, &status) == 0 else { throw Fault(shown, "cannot be opened", errno) }
       if shared && !isTrusted(status, trust) {
         throw Fault(
           shown, "'\(printable(name))' on the way to it belongs to uid \(status.st_uid)",
@@ -298,10 +298,12 @@ package struct ConfigurationFiles: ~Copyable {
       switch status.st_mode & S_IFMT {
       case S_IFLNK:
         links += 1
-        guard links <= mostLinks else { throw Fault(shown, "cannot be opened", ELOOP) }
+        guard links <= mostLinks else { throw Fault(shown, "cannot be opened", "its links lead in a circle") }
         var target = [UInt8](repeating: 0, count: 4096)
         let length = target.withUnsafeMutableBytes { buffer in
-          readlinkat(handle.raw, "", buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count)
+          buffer.withMemoryRebound(to: CChar.self) { text in
+            text.baseAddress.map { readlinkat(handle.number, "", $0, text.count) } ?? -1
+          }
         }
         guard length > 0, length < target.count else { throw Fault(shown, "a link that cannot be read", errno) }
         let parts = components(String(decoding: target[..<length], as: UTF8.self))
@@ -320,6 +322,16 @@ package struct ConfigurationFiles: ~Copyable {
     }
     guard let last = current.take() else { throw Fault(shown, "cannot be opened", ENOENT) }
     return .directory(last)
+  }
+
+  private static func walkToDirectory(
+    _ path: [String], from start: CInt, shown: String, trust: Trust, why: String
+  ) throws(Fault) -> OwnedFD {
+    let found = try walk(path, from: start, shown: shown, trust: trust)
+    switch consume found {
+    case .directory(let handle): return handle
+    case .file: throw Fault(shown, "not a directory", why)
+    }
   }
 
   private static func kind(_ status: stat) -> String {
@@ -358,28 +370,6 @@ package struct ConfigurationFiles: ~Copyable {
           "who can write it can run programs as guardian; chmod \(others ? "o-w" : "g-w") it")
       }
     }
-  }
-
-  /// A descriptor with one owner, or none.
-  private struct Handle: ~Copyable {
-    let raw: CInt?
-    init(_ raw: CInt?) { self.raw = raw }
-    deinit { if let raw { close(raw) } }
-  }
-}
-
-private func reason(_ code: CInt) -> String {
-  switch code {
-  case ENOENT: return "no such file or directory"
-  case EACCES, EPERM: return "permission denied"
-  case ELOOP: return "its links lead in a circle"
-  case ENOTDIR: return "a part of the path is not a directory"
-  case ENAMETOOLONG: return "the path is too long"
-  case EMFILE, ENFILE: return "no descriptor is left"
-  default:
-    var buffer = [CChar](repeating: 0, count: 128)
-    let text = strerror_r(code, &buffer, buffer.count)
-    return text.map { String(cString: $0) } ?? "error \(code)"
   }
 }
 

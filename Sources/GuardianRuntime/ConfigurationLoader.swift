@@ -1,4 +1,6 @@
+import Glibc
 package import GuardianConfig
+package import GuardianLinux
 package import GuardianModel
 
 /// What a configuration directory gave, all of it: good services, bad ones, and everything there is to say.
@@ -32,15 +34,95 @@ package struct ConfigurationLoader: Sendable {
   package var resolveUser: ResolveUser
   /// CAP_SYS_ADMIN is in the effective set.
   package var canHide: Bool
+  package var trust: ConfigurationFiles.Trust
 
-  package init(directory: String, resolveUser: @escaping ResolveUser, canHide: Bool) {
+  package init(
+    directory: String, resolveUser: @escaping ResolveUser, canHide: Bool,
+    trust: ConfigurationFiles.Trust = .current
+  ) {
     self.directory = directory
     self.resolveUser = resolveUser
     self.canHide = canHide
+    self.trust = trust
   }
 
   /// - Parameter fallback: The last good `guardian.yaml`, used while the present one is broken.
   package func load(fallback: HostSpec = HostSpec()) -> LoadedConfiguration {
-    LoadedConfiguration()
+    var loaded = LoadedConfiguration()
+    let files: ConfigurationFiles
+    do throws(ConfigurationFiles.Fault) {
+      files = try ConfigurationFiles(path: directory, trust: trust, largest: Configuration.largestFile)
+    } catch {
+      loaded.listed = false
+      loaded.diagnostics = [error.diagnostic]
+      return loaded
+    }
+    let listing = files.list()
+    loaded.listed = listing.complete
+    loaded.diagnostics = listing.diagnostics
+
+    let context = context()
+    switch files.readHost() {
+    case .absent: loaded.host = HostSpec()
+    case .fault(let diagnostic): loaded.diagnostics.append(diagnostic)
+    case .bytes(let bytes):
+      let parsed = Configuration.parseHost(bytes: bytes, file: files.hostPath, context: context)
+      loaded.host = parsed.host
+      loaded.diagnostics += parsed.diagnostics
+    }
+    let defaults = (loaded.host ?? fallback).defaults
+
+    for name in listing.services {
+      switch files.read(name) {
+      case .absent: continue  // gone since the listing: removed
+      case .fault(let diagnostic):
+        loaded.invalid.append(name)
+        loaded.byService[name] = [diagnostic]
+        loaded.diagnostics.append(diagnostic)
+      case .bytes(let bytes):
+        let parsed = Configuration.parseService(
+          name: name, bytes: bytes, file: files.path(of: name), defaults: defaults, context: context)
+        if let spec = parsed.spec { loaded.services.append(spec) } else { loaded.invalid.append(name) }
+        if parsed.diagnostics.isEmpty { continue }
+        loaded.byService[name] = parsed.diagnostics
+        loaded.diagnostics += parsed.diagnostics
+      }
+    }
+    return loaded
+  }
+
+  /// Asks the machine, and each question once for one loading: ten thousand services may share one user.
+  private func context() -> ConfigurationContext {
+    struct Who: Hashable { var user: String?, group: String? }
+    var users: [Who: Result<Identity, ConfigurationContext.UserProblem>] = [:]
+    var paths: [String: String?] = [:]
+    return ConfigurationContext(
+      resolveUser: { user, group in
+        let who = Who(user: user, group: group)
+        if let known = users[who] { return known }
+        let found = resolveUser(user, group)
+        users[who] = found
+        return found
+      },
+      lookAt: { path, use in
+        if let known = paths["\(use) \(path)"] { return known }
+        let found = Self.problem(path, use)
+        paths["\(use) \(path)"] = .some(found)
+        return found
+      }, canHide: canHide, ownUID: trust.uid)
+  }
+
+  private static func problem(_ path: String, _ use: ConfigurationContext.PathUse) -> String? {
+    var status = stat()
+    guard stat(path, &status) == 0 else { return ErrnoText.reason(errno) }
+    let isDirectory = status.st_mode & S_IFMT == S_IFDIR
+    switch use {
+    case .directory: return isDirectory ? nil : "not a directory"
+    case .environmentFile: return status.st_mode & S_IFMT == S_IFREG ? nil : "not a file"
+    case .command:
+      if isDirectory { return "a directory, not a program" }
+      guard status.st_mode & S_IFMT == S_IFREG else { return "not a program" }
+      return status.st_mode & 0o111 == 0 ? "not executable; chmod +x it" : nil
+    }
   }
 }
