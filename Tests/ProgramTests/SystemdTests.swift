@@ -1,0 +1,208 @@
+import Glibc
+import Testing
+
+extension Programs {
+  /// The unit as `make install` leaves it, under a real systemd that is process 1 of its own namespaces. One boot serves
+  /// all of these tests: Tests/Support/systemd-scenario does things and prints what it sees.
+  @Suite(
+    .enabled(if: Boot.missing == nil, "not shown: \(Boot.missing ?? "")")
+  ) struct `under a real systemd` {
+    let facts: Facts
+
+    init() async throws { facts = try await Boot.shared.facts() }
+
+    @Test func `the installed unit becomes active`() throws {
+      #expect(try facts["start"] == "")
+      #expect(try facts["active"] == "active")
+    }
+
+    @Test func `systemctl status shows what guardian has to say`() throws {
+      #expect(try facts["status-text"] == "3 services: 3 settled")
+      #expect(try facts["status-line"].contains("Status: \"3 services: 3 settled\""))
+    }
+
+    @Test func `the journal has each service's output under its own name, and guardian's under guardian`() throws {
+      let lines = try facts["journal-chatty"].split(separator: "\n")
+      #expect(lines.contains("hello from chatty") && lines.contains("trouble from chatty"), "\(lines)")
+      #expect(try !facts["journal-own"].contains("from chatty"))
+      #expect(try facts["journal-priority"].contains("guardian.service"))
+    }
+
+    @Test func `systemctl reload returns when the new service is there`() throws {
+      #expect(try facts["reload"] == "")
+      let (state, status) = try facts["after-reload"].firstLineAndRest
+      #expect(state == "active")
+      #expect(try JSON(status)["services"].array.first?["name"] == .string("added"))
+    }
+
+    @Test func `a stopped guardian is restarted by systemd's watchdog, and its services do not run twice`() throws {
+      let (pids, state) = try facts["watchdog"].firstLineAndRest
+      #expect(state == "active", "\(pids)")
+      #expect(pids.contains("restarts=") && !pids.contains("restarts=0"), "\(pids)")
+      #expect(try facts["watchdog-log"].contains("timeout"))
+      #expect(try facts["old-child"] == "gone")
+      // chatty, added, inspected, inspected-nobody: one main process each, which is `sleep` by now.
+      let members = try facts["members"].split(separator: "\n")
+      #expect(members.filter { $0.contains("sleep 1000000") }.count == 4, "\(members)")
+    }
+
+    @Test func `SIGHUP leaves it active`() throws {
+      #expect(try facts["sighup"] == "active")
+    }
+
+    @Test func `systemctl stop ends well and leaves no process behind`() throws {
+      #expect(try facts["stop"] == "")
+      #expect(try facts["after-stop"].contains("inactive"))
+      #expect(try facts["left"] == "")
+      #expect(try facts["sleeping"] == "none")
+    }
+
+    struct Pair: CustomTestStringConvertible {
+      var who: String
+      var testDescription: String { "as \(who)" }
+    }
+
+    /// What guardian(8) lists under "Beside a plain service of systemd", and nothing else.
+    @Test(arguments: [Pair(who: "root"), Pair(who: "nobody")])
+    func `a supervised program sees what a plain service of systemd sees, but for what is documented`(_ pair: Pair)
+      throws
+    {
+      let ours = Sections(try facts["inspected-guardian-\(pair.who)"])
+      let plain = Sections(try facts["inspected-systemd-\(pair.who)"])
+      for section in ["oom_score_adj", "nice"] { #expect(ours[section] == plain[section], "\(section)") }
+
+      // Of the status: who it is, its signals, its privileges. The rest differs from run to run.
+      let kept = [
+        "Umask", "TracerPid", "Uid", "Gid", "Groups", "SigPnd", "ShdPnd", "SigBlk", "SigIgn", "SigCgt", "CapInh",
+        "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters",
+      ]
+      for (mine, its) in zip(ours.fields("status", kept), plain.fields("status", kept)) {
+        #expect(mine == its)
+      }
+      #expect(ours.fields("status", kept).count == kept.count)
+
+      for (mine, its) in zip(ours["limits"], plain["limits"]) { #expect(mine == its) }
+
+      // Mount numbers are one namespace's own; the same namespace has the same ones.
+      #expect(ours["mountinfo"] == plain["mountinfo"])
+
+      // Its own session and process group, no terminal.
+      #expect(ours["session"].first?.split(separator: " ").last == "0")
+      #expect(ours["cgroup"].contains { $0.hasPrefix("0::/system.slice/guardian.service") }, "\(ours["cgroup"])")
+
+      // Three descriptors. (The shell that looks has its script open besides, which the scenario leaves out, and 10 and
+      // 11 or 11 and 12 are its own copies of 1 and 2.)
+      #expect(ours["descriptors"].filter { ["0 ", "1 ", "2 "].contains($0.prefix(2)) }.count == 3)
+      #expect(ours["descriptors"].count == plain["descriptors"].count, "\(ours["descriptors"]) \(plain["descriptors"])")
+
+      let names = { (lines: [String]) in Set(lines.compactMap { $0.split(separator: "=").first.map(String.init) }) }
+      let mine = names(ours["environ"]), its = names(plain["environ"])
+      let identity: Set = ["HOME", "USER", "LOGNAME", "SHELL"]
+      #expect(mine.subtracting(its).subtracting(identity) == ["GUARDIAN_MODE", "GUARDIAN_DISABLED_PLUGINS"])
+      #expect(its.subtracting(mine) == ["JOURNAL_STREAM", "SYSTEMD_EXEC_PID"])
+      let values = { (lines: [String]) in Set(lines.filter { $0.hasPrefix("PATH=") || $0.hasPrefix("LANG=") }) }
+      #expect(values(ours["environ"]) == values(plain["environ"]))
+    }
+  }
+}
+
+/// What the scenario printed, by name.
+struct Facts: Sendable {
+  private var texts: [String: String] = [:]
+  let all: String
+
+  init(_ output: String) {
+    all = output
+    for part in ("\n" + output).split(separator: "\n== ") {
+      let (name, text) = String(part).firstLineAndRest
+      texts[name] = String(text.trimmed)
+    }
+  }
+
+  subscript(name: String) -> String {
+    get throws {
+      guard let text = texts[name] else {
+        throw Failure("the scenario did not come to '\(name)': \(all.suffix(4_000))")
+      }
+      return text
+    }
+  }
+}
+
+/// Text with headings of the form `-- name`.
+struct Sections {
+  private var lines: [String: [String]] = [:]
+  init(_ text: String) {
+    var name = ""
+    for line in text.split(separator: "\n") {
+      if line.hasPrefix("-- ") {
+        name = String(line.dropFirst(3))
+      } else {
+        lines[name, default: []].append(String(line))
+      }
+    }
+  }
+  subscript(name: String) -> [String] { lines[name] ?? [] }
+  func fields(_ section: String, _ names: [String]) -> [String] {
+    self[section].filter { line in names.contains { line.hasPrefix($0 + ":") } }.map { $0.trimmed }
+  }
+}
+
+extension StringProtocol {
+  var trimmed: String {
+    String(drop { $0.isWhitespace }.reversed().drop { $0.isWhitespace }.reversed())
+  }
+}
+extension String {
+  var firstLineAndRest: (String, String) {
+    guard let end = firstIndex(of: "\n") else { return (self, "") }
+    return (String(self[..<end]), self[index(after: end)...].trimmed)
+  }
+}
+
+/// One boot, made by whoever asks first.
+actor Boot {
+  static let shared = Boot()
+  private var task: Task<Facts, any Error>?
+
+  /// Why a systemd cannot be booted here; nil if it can.
+  static let missing: String? = {
+    if !isRoot { return "a systemd of one's own needs root" }
+    for program in ["/lib/systemd/systemd", "/usr/bin/unshare", "/usr/bin/nsenter", "/usr/bin/pgrep", "/usr/bin/make"] {
+      if !Files.exists(program) { return "\(program) is not there" }
+    }
+    if !["/usr/bin/dbus-daemon", "/usr/bin/dbus-broker"].contains(where: Files.exists) {
+      return "D-Bus is not there"
+    }
+    if !["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].contains(where: { access($0 + "/cgroup.procs", W_OK) == 0 }) {
+      return "there is no writable cgroup v2 hierarchy"
+    }
+    return nil
+  }()
+
+  func facts() async throws -> Facts {
+    if let task { return try await task.value }
+    let task = Task {
+      let scratch = try Scratch(), stage = try scratch.directory("stage")
+      let install = try await run(
+        [
+          "/usr/bin/make", "--no-print-directory", "-C", Place.repository, "install", "DESTDIR=\(stage)/root",
+          "PREFIX=/usr", "RELEASE=\(Place.products)",
+        ])
+      guard install.code == 0 else { throw Failure("make install: \(install.error)") }
+      let support = Place.repository + "/Tests/Support"
+      let copied = try await run(["/bin/cp", "\(support)/systemd-scenario", stage])
+      guard copied.code == 0 else { throw Failure(copied.error) }
+      // The machine's directories are not all there inside, so it starts in one that is.
+      let boot = try await run(
+        [
+          "/usr/bin/env", "--chdir=/", "\(support)/with-systemd", "--keep", stage, "/bin/bash",
+          "\(stage)/systemd-scenario", stage,
+        ], seconds: 120)
+      guard boot.code == 0 else { throw Failure("with-systemd ended with \(boot.code): \(boot.error) \(boot.output)") }
+      return Facts(boot.output)
+    }
+    self.task = task
+    return try await task.value
+  }
+}
