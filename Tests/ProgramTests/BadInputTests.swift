@@ -1,0 +1,116 @@
+import Glibc
+import Testing
+
+extension Programs {
+  @Suite struct `bad input harms nothing but itself` {
+    static let sleeper = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
+
+    @Test
+    func `a faulty file is listed with its place while the others run, and a running service keeps its definition`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch, services: ["good": Self.sleeper, "bad": "command: [/bin/true]\nstartup-windw: 3s\n"])
+      let good = try await guardian.wait(for: "good", "settles") { $0["settled"].bool == true }
+      let bad = try await guardian.control("status", "bad")
+      #expect(bad.code == 5 && bad.output.contains("bad.yaml:2:1") && bad.output.contains("startup-window"), "\(bad)")
+      let check = try await run([Place.products + "/guardian", "--check", "--config", scratch.path + "/config"])
+      #expect(check.code == 78, "\(check)")
+
+      try guardian.configure("good", "command: [/bin/sleep\n")
+      let reload = try await guardian.control("reload")
+      #expect(reload.code == 1 && (reload.output + reload.error).contains("good.yaml:"), "\(reload)")
+      let still = try await guardian.status("good")
+      #expect(still["pid"] == good["pid"] && still["run"] == good["run"], "\(still)")
+      try guardian.configure("good", Self.sleeper)
+      try guardian.configure("bad", Self.sleeper)
+      #expect(try await guardian.control("reload").code == 0)
+      try await guardian.wait(for: "bad", "settles once it is right") { $0["settled"].bool == true }
+      try await guardian.stop()
+    }
+
+    @Test func `a second guardian on the same directories is told who holds them, and touches nothing`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["good": Self.sleeper])
+      let before = try await guardian.wait(for: "good", "settles") { $0["settled"].bool == true }
+      let second = try await run([
+        Place.products + "/guardian", "--config", scratch.path + "/config", "--state", scratch.path + "/state",
+        "--runtime", scratch.path + "/run", "--logs", scratch.path + "/logs",
+      ])
+      #expect(second.code == 1 && second.error.contains("\(guardian.process.pid)"), "\(second)")
+      #expect(try await guardian.status("good")["run"] == before["run"])
+      try await guardian.stop()
+    }
+
+    @Test func `garbage, an endless request and a client that never reads get an error on their own connection alone`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["good": Self.sleeper])
+      try await guardian.wait(for: "good", "settles") { $0["settled"].bool == true }
+      let path = guardian.runtime + "/control.sock"
+      // Bytes of no meaning, the same in each run.
+      var state: UInt64 = 42
+      let garbage = (0..<4_096).map { _ in
+        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return UInt8(truncatingIfNeeded: state >> 33)
+      }
+      let request = Array(#"{"method":"io.guardian.Supervisor.List","more":true}"#.utf8) + [0]
+      for bytes in [
+        garbage, [UInt8](repeating: UInt8(ascii: "["), count: 1 << 20), Array(#"{"method":"#.utf8),
+        Array(repeatElement(request, count: 10_000).joined()),
+      ] {
+        let fd = try connect(path)
+        defer { close(fd) }
+        _ = send(fd, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+        #expect(try await guardian.control("status", seconds: 10).code == 0)
+      }
+      try await guardian.stop()
+    }
+
+    @Test func `an empty, an over-long and a meaningless notify datagram are dropped, and the next good one counts`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["quiet": Self.sleeper + "ready: notify\n"])
+      let path = guardian.runtime + "/notify/quiet"
+      try await eventually("the notify socket is there") { Files.exists(path) ? () : nil }
+      for datagram in ["", String(repeating: "X", count: 60_000), "READY", "READY=2\nSTATUS=", "\u{0}\u{1}=\n\n=="] {
+        try sendDatagram(datagram, to: path)
+      }
+      try await Task.sleep(for: .milliseconds(200))
+      #expect(try await guardian.status("quiet")["phase"].string == "starting")
+      try sendDatagram("STATUS=at your service\nREADY=1\n", to: path)
+      let ready = try await guardian.wait(for: "quiet", "settles") { $0["settled"].bool == true }
+      #expect(ready["status_text"].string == "at your service", "\(ready)")
+      try await guardian.stop()
+    }
+
+    private func withAddress<R>(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> R) throws -> R {
+      var address = sockaddr_un()
+      address.sun_family = sa_family_t(AF_UNIX)
+      let bytes = Array(path.utf8)
+      guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else { throw Failure("too long: \(path)") }
+      withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
+      return withUnsafePointer(to: &address) {
+        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, socklen_t(MemoryLayout<sockaddr_un>.size)) }
+      }
+    }
+
+    private func connect(_ path: String) throws -> Int32 {
+      let fd = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+      guard fd >= 0, try withAddress(path, { Glibc.connect(fd, $0, $1) }) == 0 else { throw Failure.errno(path) }
+      return fd
+    }
+
+    private func sendDatagram(_ text: String, to path: String) throws {
+      let fd = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+      guard fd >= 0 else { throw Failure.errno("socket") }
+      defer { close(fd) }
+      let bytes = Array(text.utf8)
+      let sent = try withAddress(path) { sendto(fd, bytes, bytes.count, Int32(MSG_NOSIGNAL), $0, $1) }
+      guard sent == bytes.count else { throw Failure.errno("sendto \(path)") }
+    }
+  }
+}
