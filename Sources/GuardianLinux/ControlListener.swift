@@ -1,0 +1,127 @@
+import Glibc
+
+/// Who is at the other end of a connection, as the kernel vouches for.
+package struct Peer: Hashable, Sendable, CustomStringConvertible {
+  package var pid: Int32, uid: UInt32
+  package var description: String { uid == 0 ? "root" : "uid \(uid)" }
+}
+
+/// Which file a path names, itself and not where a link leads.
+private struct FilePlace: Equatable {
+  var device: UInt64, inode: UInt64
+  init?(_ path: String) {
+    var about = stat()
+    guard lstat(path, &about) == 0 else { return nil }
+    device = UInt64(about.st_dev)
+    inode = UInt64(about.st_ino)
+  }
+}
+
+/// The listening control socket. The file's mode grants nothing: whoever connects is judged by his credentials.
+package final class ControlListener {
+  package let path: String
+  private let descriptor: Int32
+  private let place: FilePlace?
+  /// Given up for a moment to take in and turn away a client when no descriptor is left.
+  private var reserve: Int32
+
+  /// The directory must be locked already: what is at `path` is removed.
+  package init(path: String) throws(SystemError) {
+    let doing = "listen on \(path)"
+    guard let address = UnixAddress(path) else {
+      throw SystemError("\(doing) (\(path.utf8.count) bytes, at most \(UnixAddress.longestPath))", errno: ENAMETOOLONG)
+    }
+    let made = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0)
+    guard made >= 0 else { throw SystemError.last(doing) }
+    unlink(path)
+    guard address.withRaw({ bind(made, $0, $1) }) == 0, chmod(path, 0o666) == 0, listen(made, 128) == 0 else {
+      let error = SystemError.last(doing)
+      close(made)
+      throw error
+    }
+    self.path = path
+    descriptor = made
+    place = FilePlace(path)
+    reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)
+  }
+
+  deinit {
+    close(descriptor)
+    if reserve >= 0 { close(reserve) }
+    if isInPlace { unlink(path) }
+  }
+
+  /// False if somebody has removed or replaced the file, so that no client can come any more.
+  package var isInPlace: Bool { place != nil && FilePlace(path) == place }
+
+  package func onClient(_ loop: EventLoop, _ handler: @escaping () -> Void) throws(SystemError) -> EventSource {
+    try loop.onIO(descriptor, .read, priority: .accept) { _ in handler() }
+  }
+
+  package enum Accepted {
+    case client(ClientSocket)
+    /// Out of descriptors: the client was let in and shown out, so that the loop does not spin.
+    case refused
+    case nobody
+  }
+
+  package func accept() -> Accepted {
+    let made = Glibc.accept(descriptor, nil, nil)
+    if made >= 0 {
+      // Nothing is executed between the two calls: this is the thread that spawns.
+      _ = fcntl(made, F_SETFD, FD_CLOEXEC)
+      _ = fcntl(made, F_SETFL, O_NONBLOCK)
+      guard let client = ClientSocket(adopting: made) else { return .refused }
+      return .client(client)
+    }
+    guard errno == EMFILE || errno == ENFILE, reserve >= 0 else { return .nobody }
+    close(reserve)
+    let client = Glibc.accept(descriptor, nil, nil)
+    if client >= 0 { close(client) }
+    reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)
+    return .refused
+  }
+}
+
+/// One client. Non-blocking; closed with this object.
+package final class ClientSocket {
+  package let peer: Peer
+  package let descriptor: Int32
+
+  fileprivate init?(adopting made: Int32) {
+    var credentials: (Int32, UInt32, UInt32) = (0, 0, 0)  // struct ucred: pid, uid, gid
+    var length = socklen_t(12)
+    guard getsockopt(made, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0, length == 12 else {
+      close(made)
+      return nil
+    }
+    peer = Peer(pid: credentials.0, uid: credentials.1)
+    descriptor = made
+  }
+  deinit { close(descriptor) }
+
+  package enum Read {
+    case bytes([UInt8])
+    case nothing
+    /// The client has closed, or the connection is broken.
+    case ended
+  }
+
+  /// Without a control buffer: descriptors that a client sends along are closed by the kernel at once.
+  package func read(atMost limit: Int) -> Read {
+    var chunk = [UInt8](repeating: 0, count: limit)
+    let got = recv(descriptor, &chunk, limit, Int32(MSG_DONTWAIT))
+    if got > 0 { return .bytes(Array(chunk[..<got])) }
+    if got < 0 && (errno == EAGAIN || errno == EINTR) { return .nothing }
+    return .ended
+  }
+
+  /// - Returns: How many bytes the kernel took, 0 if it takes none for now, nil if the connection is broken.
+  package func write(_ bytes: ArraySlice<UInt8>) -> Int? {
+    let sent = bytes.withUnsafeBytes {
+      send(descriptor, $0.baseAddress, $0.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL))
+    }
+    if sent >= 0 { return sent }
+    return errno == EAGAIN || errno == EINTR ? 0 : nil
+  }
+}

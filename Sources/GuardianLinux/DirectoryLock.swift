@@ -1,0 +1,79 @@
+import CSystemd
+import Glibc
+
+/// One owner for a directory: a lock on the directory itself, held as long as this object lives.
+package final class DirectoryLock {
+  package enum Failure: Error, Hashable, CustomStringConvertible {
+    /// Somebody else has it; the pid is nil where /proc does not tell.
+    case held(path: String, pid: Int32?)
+    case cannot(SystemError)
+    package var description: String {
+      switch self {
+      case .held(let path, let pid?): "\(path) belongs to another guardian, pid \(pid)"
+      case .held(let path, nil): "\(path) belongs to another guardian"
+      case .cannot(let error): error.description
+      }
+    }
+  }
+  package let path: String
+  private let descriptor: Int32
+
+  /// Changes nothing in the directory.
+  ///
+  /// - Source: flock(2); the lock goes with the open file description, so a crash leaves nothing behind.
+  package init(_ path: String) throws(Failure) {
+    let made = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard made >= 0 else { throw .cannot(SystemError.last("open \(path)")) }
+    guard flock(made, LOCK_EX | LOCK_NB) == 0 else {
+      let number = errno
+      let holder = number == EWOULDBLOCK ? Self.holder(of: made) : nil
+      close(made)
+      if number == EWOULDBLOCK { throw .held(path: path, pid: holder) }
+      throw .cannot(SystemError("lock \(path)", errno: number))
+    }
+    self.path = path
+    descriptor = made
+  }
+  deinit { close(descriptor) }
+
+  /// From a line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 4711 fe:00:12345 0 EOF`.
+  private static func holder(of descriptor: Int32) -> Int32? {
+    var about = stat()
+    guard fstat(descriptor, &about) == 0, let text = readSmallFile("/proc/locks", atMost: 1 << 20) else { return nil }
+    let suffix = ":\(about.st_ino)"
+    for line in text.split(separator: "\n") {
+      let words = line.split(separator: " ", omittingEmptySubsequences: true)
+      guard words.count >= 6, words[1] == "FLOCK", words[5].hasSuffix(suffix), let pid = Int32(words[4]), pid > 0
+      else { continue }
+      return pid
+    }
+    return nil
+  }
+}
+
+/// The text of a small file of /proc or /sys, invalid UTF-8 repaired; nil where it cannot be read.
+package func readSmallFile(_ path: String, atMost limit: Int = 65_536) -> String? {
+  let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+  guard descriptor >= 0 else { return nil }
+  defer { close(descriptor) }
+  var bytes: [UInt8] = []
+  var chunk = [UInt8](repeating: 0, count: 8192)
+  while bytes.count < limit {
+    let got = read(descriptor, &chunk, chunk.count)
+    if got < 0 && errno == EINTR { continue }
+    guard got > 0 else { break }
+    bytes += chunk[..<got]
+  }
+  return String(decoding: bytes, as: UTF8.self)
+}
+
+/// Whether systemd has marked a control group's directory as delegated.
+///
+/// - Source: systemd's CGROUP_DELEGATION.md: `trusted.delegate`, and `user.delegate` where the kernel has user attributes.
+package func isDelegated(_ directory: String) -> Bool {
+  for name in ["trusted.delegate", "user.delegate"] {
+    var value: [UInt8] = [0, 0]
+    if getxattr(directory, name, &value, value.count) == 1, value[0] == UInt8(ascii: "1") { return true }
+  }
+  return false
+}

@@ -1,0 +1,352 @@
+import Glibc
+import GuardianControl
+import GuardianCore
+import GuardianLinux
+import GuardianModel
+
+/// The control socket: Varlink requests in, replies and streams out. Whatever a client does, it does to its own
+/// connection only.
+final class ControlServer {
+  private final class Client {
+    let socket: ClientSocket
+    var connection = ControlConnection()
+    var output: [UInt8] = []
+    /// Bytes of `output` that have been sent.
+    var sent = 0
+    var answering = Answering.nothing
+    var closing = false
+    /// Something was sent lately.
+    var progressed = false
+    /// When it is closed if it has not gone on by then; nil: it owes nothing.
+    var deadline: Instant?
+    var lastSeen: Instant
+    var source: EventSource?
+    var waits: IOEvents = .read
+    init(_ socket: ClientSocket, now: Instant) {
+      self.socket = socket
+      lastSeen = now
+    }
+    var unsent: Int { output.count - sent }
+  }
+
+  private enum Answering {
+    case nothing
+    case order(RequestID, name: String, oneway: Bool)
+    case list([ServiceName], next: Int, missing: [String], brief: Bool)
+    case reload(oneway: Bool)
+    var isNothing: Bool { if case .nothing = self { true } else { false } }
+  }
+
+  private unowned let shell: Shell
+  private let path: String
+  private var listener: ControlListener
+  private var listenerSource: EventSource?
+  private var clients: [Int: Client] = [:]
+  private var waiting: [RequestID: Int] = [:]
+  private var nextClient = 0
+  private var nextRequest: UInt64 = 0
+  private var timer: EventSource?
+  private var directorySource: EventSource?
+  private var missing = false
+
+  /// An operator has one, a fleet tool some; the rest is a mistake or an attack, and the idlest goes first.
+  private static let most = 256
+  /// A list goes on when less than this is unsent, so a client that does not read costs this and one chunk.
+  private static let outputBound = 65_536
+  /// For the rest of a request, and for reading what it was sent.
+  private static let patience = Duration.seconds(30)
+  /// For those who may do nothing here.
+  private static let strangerPatience = Duration.seconds(5)
+  private static let readAtOnce = 16_384
+
+  init(_ shell: Shell, path: String) throws(SystemError) {
+    self.shell = shell
+    self.path = path
+    listener = try ControlListener(path: path)
+    timer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in closeLate() }
+    listenerSource = try listener.onClient(shell.loop) { [unowned self] in accept() }
+    directorySource = try? shell.loop.onDirectoryChange(
+      shell.directories.runtime, priority: .control
+    ) { [unowned self] name in if name == "control.sock" || name.isEmpty { showLife() } }
+  }
+
+  /// Makes the socket again where somebody has removed or replaced it: the directory is locked, so there is no other owner.
+  func showLife() {
+    guard !listener.isInPlace else { return }
+    do throws(SystemError) {
+      let new = try ControlListener(path: path)
+      let source = try new.onClient(shell.loop) { [unowned self] in accept() }
+      listenerSource = source
+      listener = new
+      missing = false
+      shell.log.note(.warning, "\(path) was gone and has been made again")
+    } catch {
+      if !missing { shell.log.note(.error, error.description) }
+      missing = true
+    }
+  }
+
+  // MARK: Clients
+
+  private func accept() {
+    // A few at a time; the loop comes back.
+    for _ in 0..<16 {
+      switch listener.accept() {
+      case .nobody, .refused: return
+      case .client(let socket): add(socket)
+      }
+    }
+  }
+
+  private func add(_ socket: ClientSocket) {
+    let now = SystemClocks.monotonic()
+    if clients.count >= Self.most, let idlest = idlest() { close(idlest) }
+    guard clients.count < Self.most else {
+      _ = socket.write(Reply.error(.busy(reason: "\(clients.count) connections are open already"))[...])
+      return
+    }
+    nextClient += 1
+    let key = nextClient
+    let client = Client(socket, now: now)
+    if !isPermitted(socket.peer) { client.deadline = now + Self.strangerPatience }
+    guard
+      let source = try? shell.loop.onIO(
+        socket.descriptor, .read, priority: .control, { [unowned self] events in serve(key, events) })
+    else { return }
+    client.source = source
+    clients[key] = client
+    armTimer()
+  }
+
+  /// Strangers before friends; one that is being answered stays.
+  private func idlest() -> Int? {
+    clients.filter { $0.value.answering.isNothing }.min { a, b in
+      let (x, y) = (isPermitted(a.value.socket.peer) ? 1 : 0, isPermitted(b.value.socket.peer) ? 1 : 0)
+      return x != y ? x < y : a.value.lastSeen < b.value.lastSeen
+    }?.key
+  }
+
+  private func isPermitted(_ peer: Peer) -> Bool { peer.uid == 0 || peer.uid == geteuid() }
+
+  private func close(_ key: Int) {
+    guard let client = clients.removeValue(forKey: key) else { return }
+    if case .order(let request, _, _) = client.answering {
+      waiting[request] = nil
+      shell.abandon(request)
+    }
+  }
+
+  private func serve(_ key: Int, _ events: IOEvents) {
+    guard let client = clients[key] else { return }
+    if !events.isDisjoint(with: [.hangUp, .error]), events.isDisjoint(with: [.read, .write]) { return close(key) }
+    if !events.isDisjoint(with: [.read, .hangUp]) {
+      switch client.socket.read(atMost: Self.readAtOnce) {
+      case .bytes(let bytes):
+        client.lastSeen = SystemClocks.monotonic()
+        bytes.withUnsafeBytes { client.connection.receive($0) }
+      case .nothing: break
+      case .ended:
+        // Half-closed clients may still want their answer, unless it can only come after an order's outcome.
+        client.closing = true
+        if client.answering.isNothing, client.unsent == 0, !client.connection.hasBytes { return close(key) }
+      }
+    }
+    go(on: key, client)
+  }
+
+  /// Answers what has been asked, sends what can be sent, and decides what to wait for.
+  private func go(on key: Int, _ client: Client) {
+    fill(key, client)
+    guard send(client) else { return close(key) }
+    if client.closing, client.unsent == 0, client.answering.isNothing { return close(key) }
+    var waits: IOEvents = []
+    if client.unsent > 0 || isListing(client) { waits.insert(.write) }
+    if client.connection.mayRead, !client.closing, client.unsent < Self.outputBound { waits.insert(.read) }
+    if waits != client.waits {
+      client.waits = waits
+      client.source?.wait(for: waits)
+    }
+    let owes = client.unsent > 0 || (client.answering.isNothing && client.connection.hasBytes)
+    if !isPermitted(client.socket.peer) { return armTimer() }
+    let now = SystemClocks.monotonic()
+    if owes {
+      if client.deadline == nil || client.progressed { client.deadline = now + Self.patience }
+    } else {
+      client.deadline = nil
+    }
+    armTimer()
+  }
+
+  private func isListing(_ client: Client) -> Bool { if case .list = client.answering { true } else { false } }
+
+  /// - Returns: False if the connection is broken.
+  private func send(_ client: Client) -> Bool {
+    client.progressed = false
+    while client.unsent > 0 {
+      guard let count = client.socket.write(client.output[client.sent...]) else { return false }
+      if count == 0 { break }
+      client.sent += count
+      client.progressed = true
+    }
+    if client.unsent == 0 {
+      client.output.removeAll(keepingCapacity: client.output.capacity <= Self.outputBound)
+      client.sent = 0
+    }
+    return true
+  }
+
+  private func fill(_ key: Int, _ client: Client) {
+    // One chunk of a list, or a handful of requests, each time: others want to be served too.
+    for _ in 0..<8 {
+      guard client.unsent < Self.outputBound else { return }
+      switch client.answering {
+      case .order, .reload: return
+      case .list: return nextChunk(client)
+      case .nothing: break
+      }
+      switch client.connection.next() {
+      case nil: return
+      case .reply(let bytes)?:
+        client.output += isPermitted(client.socket.peer) ? bytes : Self.notPermitted
+      case .close(let bytes)?:
+        client.output += bytes
+        client.closing = true
+        return
+      case .call(let call)?:
+        guard isPermitted(client.socket.peer) else {
+          if !call.oneway { client.output += Self.notPermitted }
+          client.closing = true
+          return
+        }
+        answer(call, key, client)
+      }
+    }
+  }
+
+  private static let notPermitted = Reply.error(
+    .notPermitted(reason: "only root and guardian's own user may ask anything of this guardian"))
+
+  // MARK: Requests
+
+  private func answer(_ call: ControlCall, _ key: Int, _ client: Client) {
+    func reply(_ body: (inout [UInt8]) -> Void) { if !call.oneway { body(&client.output) } }
+    switch call.request {
+    case .list(let names, let brief): list(names, brief: brief, call, client)
+    case .start(let name, let wait): order(.start, name, wait, call, key, client)
+    case .stop(let name, let untilBoot, let wait): order(.stop(untilBoot: untilBoot), name, wait, call, key, client)
+    case .restart(let name, let wait): order(.restart, name, wait, call, key, client)
+    case .release(let name, let wait): order(.release, name, wait, call, key, client)
+    case .reset(let name, let wait): order(.reset, name, wait, call, key, client)
+    case .hold(let name, let milliseconds, let wait):
+      guard milliseconds >= 0 else { return reply { Reply.error(.invalidParameter("for_ms"), into: &$0) } }
+      order(.hold(.milliseconds(milliseconds)), name, wait, call, key, client)
+    case .reload:
+      client.answering = .reload(oneway: call.oneway)
+      shell.reload { [weak self] result in self?.reloaded(key, result) }
+    case .plan(let name, let fromStart):
+      guard let service = ServiceName(name), let entries = shell.plan(for: service, fromStart: fromStart) else {
+        return reply { Reply.error(unknown(name), into: &$0) }
+      }
+      reply { Reply.plan(name: name, entries: entries, into: &$0) }
+    case .summary: reply { Reply.summary(shell.daemonSummary, into: &$0) }
+    case .version: reply { Reply.version(shell.version, into: &$0) }
+    }
+  }
+
+  private func unknown(_ name: String) -> ControlError {
+    guard let service = ServiceName(name), let why = shell.isBroken(service) else { return .noSuchService(name: name) }
+    return .failed(
+      reason: "the file of '\(name)' is not valid" + (why.first.map { ": \($0.description)" } ?? "")
+        + "; correct it, then 'guardianctl reload'")
+  }
+
+  private func order(
+    _ verb: Command.Verb, _ name: String, _ wait: Bool, _ call: ControlCall, _ key: Int, _ client: Client
+  ) {
+    nextRequest += 1
+    let request = RequestID(nextRequest)
+    let command = Command(verb, by: client.socket.peer.description)
+    // The answer may come before `order` returns control to the loop, but never from inside of it.
+    waiting[request] = key
+    client.answering = .order(request, name: name, oneway: call.oneway)
+    guard let service = ServiceName(name), shell.order(command, named: service, request: request, wait: wait) else {
+      waiting[request] = nil
+      client.answering = .nothing
+      if !call.oneway { Reply.error(unknown(name), into: &client.output) }
+      return
+    }
+  }
+
+  /// What an order came to.
+  func answer(_ request: RequestID, _ answer: Fleet.Answer) {
+    guard let key = waiting.removeValue(forKey: request), let client = clients[key],
+      case .order(request, let name, let oneway) = client.answering
+    else { return }
+    client.answering = .nothing
+    if !oneway {
+      switch answer {
+      case .done(let note): Reply.done(name: name, note: note, into: &client.output)
+      case .failed(let reason): Reply.error(.failed(reason: reason), into: &client.output)
+      }
+    }
+    go(on: key, client)
+  }
+
+  private func reloaded(_ key: Int, _ result: Shell.Reloaded) {
+    guard let client = clients[key], case .reload(let oneway) = client.answering else { return }
+    client.answering = .nothing
+    if !oneway {
+      if result.hasErrors {
+        Reply.error(.configurationFault(result.diagnostics), into: &client.output)
+      } else {
+        Reply.reloaded(services: result.services, diagnostics: result.diagnostics, into: &client.output)
+      }
+    }
+    go(on: key, client)
+  }
+
+  private func list(_ wanted: [String]?, brief: Bool, _ call: ControlCall, _ client: Client) {
+    let all = shell.allNames
+    var names = all
+    var missing: [String] = []
+    if let wanted, !wanted.isEmpty {
+      let known = Set(all)
+      var found = Set<ServiceName>()
+      for text in wanted {
+        if let name = ServiceName(text), known.contains(name) { found.insert(name) } else { missing.append(text) }
+      }
+      names = found.sorted()
+    }
+    if call.oneway { return }
+    if names.count > Reply.chunk, !call.more { return Reply.error(.expectedMore, into: &client.output) }
+    client.answering = .list(names, next: 0, missing: missing, brief: brief)
+    nextChunk(client)
+  }
+
+  private func nextChunk(_ client: Client) {
+    guard case .list(let names, let next, let missing, let brief) = client.answering else { return }
+    let end = min(names.count, next + Reply.chunk)
+    let now = SystemClocks.now()
+    let services = names[next..<end].compactMap { shell.status(of: $0, now: now) }
+    let last = end == names.count
+    Reply.list(
+      services, missing: last ? missing : [], brief: brief, continues: !last, into: &client.output)
+    client.answering = last ? .nothing : .list(names, next: end, missing: missing, brief: brief)
+  }
+
+  // MARK: Time
+
+  private func armTimer() {
+    if let first = clients.values.compactMap(\.deadline).min() {
+      timer?.arm(at: first.nanoseconds)
+    } else {
+      timer?.disarm()
+    }
+  }
+
+  private func closeLate() {
+    let now = SystemClocks.monotonic()
+    for (key, client) in clients { if let deadline = client.deadline, deadline <= now { close(key) } }
+    armTimer()
+  }
+}

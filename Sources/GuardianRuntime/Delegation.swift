@@ -1,0 +1,70 @@
+import Glibc
+import GuardianLinux
+import GuardianModel
+
+/// Guardian's own control group, where the service manager that started it has delegated it: whatever is in there was
+/// started by an earlier guardian that died, and is ended before anything is started again.
+///
+/// Nothing is touched unless three things hold: the manager says that it started this very process (SYSTEMD_EXEC_PID),
+/// the group carries the delegation mark, and a process is seen in the group when its handle is already open.
+struct DelegatedGroup {
+  private let directory: String
+  private let line: String
+
+  /// Nil unless systemd has started this process and has delegated its group to it.
+  init?() {
+    guard environmentVariable("INVOCATION_ID") != nil,
+      environmentVariable("SYSTEMD_EXEC_PID").flatMap({ Int32($0) }) == getpid(),
+      let own = Self.group(of: "self"), own != "/", !own.contains("..")
+    else { return nil }
+    // The tree is mounted alone, or beside version 1.
+    guard
+      let root = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].first(where: {
+        access("\($0)\(own)/cgroup.procs", R_OK) == 0
+      })
+    else { return nil }
+    line = own
+    directory = root + own
+    guard isDelegated(directory) else { return nil }
+  }
+
+  private static func group(of process: String) -> String? {
+    FileText.text("/proc/\(process)/cgroup", limit: 1 << 16)?.split(separator: "\n").first { $0.hasPrefix("0::") }
+      .map { String($0.dropFirst(3)) }
+  }
+
+  /// Ends everything in the group but this process; waits at most `patience` for it to be gone.
+  ///
+  /// - Returns: How many were ended.
+  func endForeigners(patience: Duration) -> Int {
+    var ended = Set<Int32>()
+    let deadline = SystemClocks.monotonic() + patience
+    while true {
+      let found = members(directory, depth: 0).filter { $0 != getpid() }
+      if found.isEmpty { return ended.count }
+      for pid in found {
+        guard let handle = try? ProcessHandle.open(pid) else { continue }
+        // Only now is it certain whom the handle holds.
+        guard let place = Self.group(of: String(pid)), place == line || place.hasPrefix(line + "/") else { continue }
+        if (try? ProcessHandle.signal(handle.number, .kill)) == true { ended.insert(pid) }
+      }
+      guard SystemClocks.monotonic() < deadline else { return ended.count }
+      usleep(5000)
+    }
+  }
+
+  /// Guardian's own children among them are none: nothing has been started yet.
+  private func members(_ directory: String, depth: Int) -> [Int32] {
+    var pids = (FileText.text("\(directory)/cgroup.procs") ?? "").split(separator: "\n").compactMap { Int32($0) }
+    guard depth < 4, let handle = opendir(directory) else { return pids }
+    defer { closedir(handle) }
+    while let entry = readdir(handle) {
+      guard entry.pointee.d_type == UInt8(DT_DIR) else { continue }
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name != "." && name != ".." { pids += members("\(directory)/\(name)", depth: depth + 1) }
+    }
+    return pids
+  }
+}

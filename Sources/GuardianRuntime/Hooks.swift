@@ -1,0 +1,244 @@
+import Glibc
+import GuardianControl
+import GuardianCore
+import GuardianLinux
+import GuardianModel
+
+/// The programs that guardian runs for a purpose: repairs, whose end the ladder waits for, and notices, which nobody
+/// waits for.
+final class HookTable {
+  private final class Hook {
+    let request: HookRequest
+    let service: ServiceID
+    var child: RunningChild?
+    /// For notices only: the machine keeps the time of repairs.
+    var deadline: Instant?
+    init(_ request: HookRequest, _ service: ServiceID) {
+      self.request = request
+      self.service = service
+    }
+    var isNotice: Bool { if case .notice = request.purpose { true } else { false } }
+  }
+
+  private unowned let shell: Shell
+  private var hooks: [RunID: Hook] = [:]
+  private var byPid: [Int32: RunID] = [:]
+  private var waiting: [(HookRequest, ServiceID, ServiceSpec?)] = []
+  private var running = 0
+  private var timer: EventSource?
+  private(set) var droppedNotices = 0
+
+  /// A burst of crashes must not become a burst of mailers.
+  private static let noticesAtOnce = 16
+  private static let noticesWaiting = 256
+  private static let noticeTimeout = Duration.seconds(60)
+  /// From TERM to KILL.
+  private static let noticeGrace = Duration.seconds(5)
+
+  init(_ shell: Shell) throws(SystemError) {
+    self.shell = shell
+    timer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in endLateNotices() }
+  }
+
+  var isEmpty: Bool { hooks.isEmpty }
+  func isHook(_ pid: Int32) -> Bool { byPid[pid] != nil }
+
+  func run(_ request: HookRequest, for service: ServiceID, spec: ServiceSpec?) {
+    let hook = Hook(request, service)
+    hooks[request.id] = hook
+    if let failure = start(hook, spec) {
+      hooks[request.id] = nil
+      shell.post(service, .hookEnded(request.id, .notStarted(failure)))
+    }
+  }
+
+  func notify(_ request: HookRequest, for service: ServiceID, spec: ServiceSpec?) {
+    guard running < Self.noticesAtOnce else {
+      if waiting.count < Self.noticesWaiting {
+        waiting.append((request, service, spec))
+      } else {
+        droppedNotices += 1
+        if droppedNotices == 1 { shell.log.note(.warning, "notices are dropped: \(Self.noticesWaiting) wait already") }
+      }
+      return
+    }
+    let hook = Hook(request, service)
+    let now = SystemClocks.monotonic()
+    hook.deadline = now + Self.noticeTimeout
+    if let failure = start(hook, spec) {
+      return shell.log.note(.warning, "\(request.context.service): notice \(request.purpose.name): \(failure.sentence)")
+    }
+    hooks[request.id] = hook
+    running += 1
+    armTimer()
+  }
+
+  func signal(_ id: RunID, _ signal: Signal) { hooks[id]?.child?.signalSet(signal, orphans: shell.orphans) }
+
+  /// - Returns: False if the process is no hook.
+  func ended(_ end: ChildReaper.Ended, orphans: Orphans) -> Bool {
+    guard let id = byPid.removeValue(forKey: end.pid), let hook = hooks.removeValue(forKey: id) else { return false }
+    // A hook's children do not outlive it.
+    hook.child?.mainEnded()
+    if hook.child?.remaining(orphans) ?? 0 > 0 { hook.child?.signalSet(.kill, orphans: shell.orphans) }
+    let result: HookResult =
+      if let failure = hook.child?.failure() {
+        .notStarted(failure)
+      } else {
+        switch end.status {
+        case .code(0): .succeeded
+        case .code(125): .cannotRepair
+        case .code, .signal, .unseen: .failed(end.status)
+        }
+      }
+    if hook.isNotice {
+      running -= 1
+      if result != .succeeded {
+        shell.log.note(
+          .warning, "\(hook.request.context.service): notice \(hook.request.purpose.name) \(result.description)")
+      }
+      if !waiting.isEmpty {
+        let (request, service, spec) = waiting.removeFirst()
+        notify(request, for: service, spec: spec)
+      }
+    } else {
+      shell.post(hook.service, .hookEnded(id, result))
+    }
+    return true
+  }
+
+  /// Guardian goes down: nobody waits for what is left.
+  func endAll(_ signal: Signal) {
+    waiting = []
+    for hook in hooks.values { hook.child?.signalSet(signal, orphans: shell.orphans) }
+  }
+
+  private func endLateNotices() {
+    let now = SystemClocks.monotonic()
+    for hook in hooks.values {
+      guard let deadline = hook.deadline, now >= deadline else { continue }
+      hook.child?.signalSet(now >= deadline + Self.noticeGrace ? .kill : .term, orphans: shell.orphans)
+    }
+    armTimer()
+  }
+
+  private func armTimer() {
+    let now = SystemClocks.monotonic()
+    let next = hooks.values.compactMap(\.deadline).map { deadline in
+      // After TERM the next look is when its patience ends.
+      now < deadline ? deadline : max(deadline + Self.noticeGrace, now + .seconds(1))
+    }
+    if let first = next.min() { timer?.arm(at: first.nanoseconds) } else { timer?.disarm() }
+  }
+
+  /// Nil: it runs.
+  private func start(_ hook: Hook, _ spec: ServiceSpec?) -> SpawnFailure? {
+    let request = hook.request
+    let identity: Identity?
+    var spawn: SpawnRequest
+    switch request.kind {
+    case .run(let command):
+      identity = request.identity ?? spec?.process.identity
+      spawn = SpawnRequest(command: command)
+    case .moveAside(let path):
+      identity = request.identity
+      // The link names this very program, also after its file has been replaced.
+      spawn = SpawnRequest(command: ["/proc/self/exe", "--move-aside", path])
+    }
+    var environment = ChildEnvironment(user: identity ?? shell.ownIdentity, language: shell.language)
+    environment.describe(request)
+    spawn.identity = identity
+    spawn.softOpenFiles = shell.softOpenFiles
+
+    let output = shell.output(spec?.log ?? .automatic, identifier: request.context.service.text)
+    let stream = output.stream.map { OwnedFD(adopting: $0) }
+    defer { _ = consume stream }
+    if let number = output.stream { environment["JOURNAL_STREAM"] = Journal.streamName(of: number) }
+    spawn.output = output.target
+    spawn.error = output.target
+    spawn.keepsSIGPIPEIgnored = output.stream != nil
+    spawn.environment = environment.strings
+
+    do throws(SystemError) {
+      let pipe = try makePipe()
+      let (readEnd, writeEnd) = (OwnedFD(adopting: pipe.read), OwnedFD(adopting: pipe.write))
+      // The reader expects a descriptor that blocks; the writer must not, and need not: a pipe holds 64 KiB.
+      _ = fcntl(readEnd.number, F_SETFL, 0)
+      _ = fcntl(writeEnd.number, F_SETFL, O_NONBLOCK)
+      let json = crashJSON(request)
+      _ = write(writeEnd.number, json, json.count)
+      spawn.input = .descriptor(readEnd.number)
+      switch shell.spawner.spawn(spawn) {
+      case .failed(let failure): return failure
+      case .started(let child):
+        let pid = child.pid
+        byPid[pid] = request.id
+        hook.child = RunningChild(child, run: request.id)
+      case .pending(let pending):
+        let pid = pending.pid
+        byPid[pid] = request.id
+        hook.child = RunningChild(pending, run: request.id)
+      }
+      return nil
+    } catch {
+      return SpawnFailure(
+        stage: .prepare, errno: error.errno, target: "", sentence: error.description, ownTrouble: true)
+    }
+  }
+}
+
+/// The crash as a hook finds it on standard input: one object and a newline.
+func crashJSON(_ request: HookRequest) -> [UInt8] {
+  let context = request.context
+  var json = JSONWriter()
+  json.beginObject()
+  json.key("schema")
+  json.integer(1)
+  json.key("service")
+  json.string(context.service.text)
+  json.key("hook")
+  json.string(request.purpose.name)
+  json.key("id")
+  json.string(request.id.description)
+  json.key("step")
+  json.string(context.step.rawValue)
+  json.key("attempt")
+  json.integer(context.attempt)
+  json.key("strikes")
+  json.integer(context.strikes)
+  json.key("strikes_allowed")
+  json.integer(context.strikesAllowed)
+  json.key("disabled_plugins")
+  json.strings(context.disabledPlugins)
+  json.key("reason")
+  json.string(printable(context.reason, atMost: 4096))
+  json.key("end")
+  if let end = context.end {
+    json.beginObject()
+    json.key("run")
+    json.string(end.run.description)
+    json.key("cause")
+    json.string(end.cause.name)
+    json.key("class")
+    json.string(end.crashClass.rawValue)
+    json.key("code")
+    if case .code(let code) = end.status { json.integer(code) } else { json.null() }
+    json.key("signal")
+    if case .signal(let signal, _) = end.status { json.string(signal.description) } else { json.null() }
+    json.key("core")
+    if case .signal(_, let core) = end.status { json.bool(core) } else { json.bool(false) }
+    json.key("at")
+    json.time(end.at)
+    json.key("uptime_ms")
+    json.integer(end.uptime.milliseconds)
+    json.key("leftovers")
+    json.integer(end.leftovers)
+    json.key("text")
+    json.string(printable(end.description, atMost: 1024))
+    json.endObject()
+  } else {
+    json.null()
+  }
+  json.endObject()
+  return json.bytes + [UInt8(ascii: "\n")]
+}

@@ -1,0 +1,102 @@
+import GuardianLinux
+import GuardianModel
+
+/// What the service manager above guardian is told, and when.
+final class HostManager {
+  private let notify: HostNotify
+  private let loop: EventLoop
+  private var lastLine = ""
+  private var lastSent = Instant(nanoseconds: .min)
+  private var statusTimer: EventSource?
+  private var watchdogTimer: EventSource?
+  private var stopTimer: EventSource?
+  private let log: OwnLog
+  private var complained = false
+
+  /// What has shown life since the last WATCHDOG=1; it is sent only when all have.
+  struct Ticks: OptionSet {
+    let rawValue: Int
+    static let deaths = Ticks(rawValue: 1), control = Ticks(rawValue: 2), decisions = Ticks(rawValue: 4)
+    static let all: Ticks = [.deaths, .control, .decisions]
+  }
+  private var ticked: Ticks = []
+  private var pingDue = false
+
+  /// STATUS= at most this often.
+  private static let statusPause = Duration.seconds(1)
+
+  /// Nil where nobody wants to be told.
+  ///
+  /// - Parameter wake: Makes every subsystem show life, and a turn happen.
+  init?(loop: EventLoop, log: OwnLog, wake: @escaping () -> Void, statusDue: @escaping () -> Void) throws(SystemError) {
+    guard let notify = HostNotify() else { return nil }
+    self.notify = notify
+    self.loop = loop
+    self.log = log
+    statusTimer = try loop.timer(.monotonic, priority: .time, statusDue)
+    if let period = notify.watchdog {
+      watchdogTimer = try loop.timer(.monotonic, priority: .time) { [unowned self] in
+        ticked = []
+        pingDue = true
+        watchdogTimer?.arm(at: (SystemClocks.monotonic() + period / 2).nanoseconds)
+        wake()
+      }
+      watchdogTimer?.arm(at: (SystemClocks.monotonic() + period / 2).nanoseconds)
+    }
+  }
+
+  func tick(_ what: Ticks) { ticked.insert(what) }
+
+  /// At the end of a turn.
+  func turnEnded() {
+    guard pingDue, ticked == .all else { return }
+    pingDue = false
+    send(["WATCHDOG=1"])
+  }
+
+  /// Sends the line if it is new, now or when a second has passed since the last one.
+  func status(_ line: () -> String, now: Instant) {
+    if now < lastSent + Self.statusPause {
+      statusTimer?.arm(at: (lastSent + Self.statusPause).nanoseconds)
+      return
+    }
+    let line = line()
+    guard line != lastLine else { return }
+    lastLine = line
+    lastSent = now
+    send(["STATUS=\(printable(line, atMost: 1024))"])
+  }
+
+  func ready(_ line: String) {
+    lastLine = line
+    lastSent = SystemClocks.monotonic()
+    send(["READY=1", "STATUS=\(printable(line, atMost: 1024))"])
+  }
+  func reloading() {
+    send(["RELOADING=1", "MONOTONIC_USEC=\(SystemClocks.monotonic().nanoseconds / 1000)"])
+  }
+  func reloaded() { send(["READY=1"]) }
+
+  /// Says goodbye, and that the end may take as long as the most patient service.
+  func stopping(patience: Duration) {
+    send(["STOPPING=1"])
+    let step = Duration.seconds(5)
+    func extend() { send(["EXTEND_TIMEOUT_USEC=\((step * 3).nanoseconds / 1000)"]) }
+    var left = patience
+    extend()
+    stopTimer = try? loop.timer(.monotonic, priority: .time) { [unowned self] in
+      left -= step
+      guard left > .zero else { return }
+      extend()
+      stopTimer?.arm(at: (SystemClocks.monotonic() + step).nanoseconds)
+    }
+    stopTimer?.arm(at: (SystemClocks.monotonic() + step).nanoseconds)
+  }
+
+  private func send(_ lines: [String]) {
+    if !notify.send(lines), !complained {
+      complained = true
+      log.note(.warning, "the service manager cannot be told anything: its notify socket takes no messages")
+    }
+  }
+}

@@ -1,0 +1,117 @@
+import GuardianModel
+
+/// The command line of `guardian`, taken apart.
+package struct Options: Hashable, Sendable {
+  package enum Mode: Hashable, Sendable {
+    case run, check, version, help
+    /// Prints what would happen to this service if it kept dying, from zero.
+    case plan(String)
+    /// Guardian's own repair, run as a hook.
+    case moveAside(String)
+  }
+  package var mode = Mode.run
+  package var configuration: String?
+  package var state: String?
+  package var runtime: String?
+  package var logs: String?
+  /// With `--check`: one JSON object instead of lines.
+  package var json = false
+
+  package static let usage = """
+    Usage: guardian [--config DIR] [--state DIR] [--runtime DIR] [--logs DIR]
+           guardian [--config DIR] --check [--json]
+           guardian [--config DIR] --plan NAME
+           guardian --version | --help
+
+    Supervises the services described in DIR/services/*.yaml, in the foreground.
+
+      --config DIR    where guardian.yaml and services/ are
+      --state DIR     what guardian must not forget
+      --runtime DIR   the control socket and the notify sockets
+      --logs DIR      log files
+      --check         read the configuration, report every fault, and exit with 0 or 78
+      --plan NAME     print as JSON what would happen if service NAME kept dying
+      --version       print the version
+      --help          print this
+
+    As root the directories are /etc/guardian, /var/lib/guardian, /run/guardian and /var/log/guardian, else those of the
+    XDG specification. SIGHUP reads the configuration again; SIGTERM and SIGINT stop everything and then guardian.
+    """
+
+  package struct UsageFault: Error, Hashable, Sendable, CustomStringConvertible {
+    package var description: String
+  }
+
+  private static let words = [
+    "--config", "--state", "--runtime", "--logs", "--check", "--version", "--help", "--plan", "--json", "--move-aside",
+  ]
+
+  /// - Parameter arguments: Without the program's name.
+  package init(_ arguments: [String]) throws(UsageFault) {
+    var rest = arguments[...]
+    var modes: [String] = []
+    while let word = rest.popFirst() {
+      var (name, given) = (word, String?.none)
+      if word.hasPrefix("--"), let equals = word.firstIndex(of: "=") {
+        name = String(word[..<equals])
+        given = String(word[word.index(after: equals)...])
+      }
+      func value(_ what: String) throws(UsageFault) -> String {
+        guard let value = given ?? rest.popFirst(), !value.isEmpty else {
+          throw UsageFault(description: "\(name) needs \(what)")
+        }
+        return value
+      }
+      func directory() throws(UsageFault) -> String {
+        let path = try value("a directory")
+        guard path.hasPrefix("/") else { return workingDirectory() + "/" + path }
+        return path
+      }
+      switch name {
+      case "--config": configuration = try directory()
+      case "--state": state = try directory()
+      case "--runtime": runtime = try directory()
+      case "--logs": logs = try directory()
+      case "--plan": mode = .plan(try value("a service's name"))
+      case "--move-aside": mode = .moveAside(try value("a path"))
+      case "--check": mode = .check
+      case "--json": json = true
+      case "--version": mode = .version
+      case "--help", "-h": mode = .help
+      default:
+        if word.hasPrefix("-") {
+          let near = nearest(to: name, in: Self.words.filter { $0 != "--move-aside" })
+          throw UsageFault(description: "unknown option '\(name)'" + (near.map { "; did you mean '\($0)'?" } ?? ""))
+        }
+        throw UsageFault(description: "unexpected argument '\(word)'; services are named in the configuration directory")
+      }
+      if ["--check", "--version", "--help", "-h", "--json"].contains(name), given != nil {
+        throw UsageFault(description: "\(name) takes no value")
+      }
+      if ["--check", "--version", "--help", "-h", "--plan", "--move-aside"].contains(name) { modes.append(name) }
+    }
+    if modes.count > 1 { throw UsageFault(description: "\(modes[0]) and \(modes[1]) do not go together") }
+  }
+}
+
+/// The word that takes the fewest single-character edits, if they are few enough for a slip of the finger.
+func nearest(to word: String, in words: [String]) -> String? {
+  let scored = words.map { (editDistance(word, $0), $0) }
+  guard let best = scored.min(by: { $0.0 < $1.0 }), best.0 <= max(2, word.count / 4) else { return nil }
+  return best.1
+}
+
+private func editDistance(_ a: String, _ b: String) -> Int {
+  let (a, b) = (Array(a.utf8.prefix(64)), Array(b.utf8.prefix(64)))
+  var row = Array(0...b.count)
+  for i in a.indices {
+    var diagonal = row[0]
+    row[0] = i + 1
+    for j in b.indices {
+      let replaced = diagonal + (a[i] == b[j] ? 0 : 1)
+      diagonal = row[j + 1]
+      row[j + 1] = min(replaced, row[j] + 1, row[j + 1] + 1)
+    }
+  }
+  return row[b.count]
+}

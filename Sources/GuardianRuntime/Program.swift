@@ -1,0 +1,129 @@
+import Glibc
+import GuardianControl
+import GuardianCore
+import GuardianLinux
+import GuardianModel
+
+/// The program `guardian`: arguments in, exit status out.
+///
+/// Exit status: 0 an orderly end · 1 could not start (another guardian is here, a directory or socket cannot be had) ·
+/// 4 `--plan` of an unknown service · 64 usage · 70 the event loop failed · 78 a fault in the configuration.
+package func guardianMain(_ arguments: [String]) -> Int32 {
+  // First of all, so that an order to stop is heard even in the first millisecond.
+  blockSignals()
+  let options: Options
+  do throws(Options.UsageFault) {
+    options = try Options(Array(arguments.dropFirst()))
+  } catch {
+    complain("\(error)\nTry 'guardian --help'.")
+    return 64
+  }
+  let directories = Directories(options, root: geteuid() == 0, environment: environmentVariable)
+  switch options.mode {
+  case .help:
+    output(Options.usage + "\n")
+    return 0
+  case .version:
+    output("guardian \(guardianVersion)\n")
+    return 0
+  case .check:
+    let check = ConfigurationCheck(Surroundings.look().loader(directories.configuration).load())
+    output(options.json ? check.json + "\n" : check.lines.map { $0 + "\n" }.joined())
+    return check.exitStatus
+  case .plan(let name): return plan(name, directories)
+  case .moveAside(let path): return moveAside(path)
+  case .run: return run(directories)
+  }
+}
+
+private func blockSignals() {
+  var set = sigset_t()
+  sigemptyset(&set)
+  for number in [SIGTERM, SIGINT, SIGHUP, SIGCHLD] { sigaddset(&set, number) }
+  pthread_sigmask(SIG_BLOCK, &set, nil)
+  // A client or a pipe that goes away is an error of one write, and nothing in here means anything by USR1 or USR2.
+  for number in [SIGPIPE, SIGUSR1, SIGUSR2] { signal(number, SIG_IGN) }
+}
+
+private func complain(_ text: String) { _ = StandardError.write("guardian: \(text)\n") }
+
+private func output(_ text: String) {
+  var rest = Array(text.utf8)[...]
+  while !rest.isEmpty {
+    let written = rest.withUnsafeBytes { write(1, $0.baseAddress, $0.count) }
+    if written < 0 && errno == EINTR { continue }
+    guard written > 0 else { return }
+    rest = rest.dropFirst(written)
+  }
+}
+
+private func plan(_ text: String, _ directories: Directories) -> Int32 {
+  let loaded = Surroundings.look().loader(directories.configuration).load()
+  if let spec = loaded.services.first(where: { $0.name.text == text }) {
+    output(String(decoding: Reply.planObject(name: text, entries: Fleet.plan(spec)), as: UTF8.self) + "\n")
+    return 0
+  }
+  if let name = ServiceName(text), let why = loaded.byService[name] {
+    for diagnostic in why { complain(diagnostic.description) }
+    return 78
+  }
+  for diagnostic in loaded.diagnostics where !loaded.listed { complain(diagnostic.description) }
+  let near = nearest(to: text, in: loaded.services.map(\.name.text))
+  complain("there is no service '\(text)'" + (near.map { "; did you mean '\($0)'?" } ?? ""))
+  return 4
+}
+
+private func run(_ directories: Directories) -> Int32 {
+  let log = OwnLog()
+  var surroundings = Surroundings.look()
+  var locks: [DirectoryLock] = []
+  do {
+    try prepareDirectory(directories.runtime, mode: 0o755)
+    locks.append(try DirectoryLock(directories.runtime))
+  } catch {
+    complain("\(error)")
+    return 1
+  }
+  do {
+    try prepareDirectory(directories.state, mode: 0o700)
+    locks.append(try DirectoryLock(directories.state))
+  } catch DirectoryLock.Failure.held(let path, let pid) {
+    complain(DirectoryLock.Failure.held(path: path, pid: pid).description)
+    return 1
+  } catch {
+    // Supervision goes on without a place to remember anything.
+    surroundings.warnings.append("the state is not kept: \(error)")
+    log.note(.warning, "the state is not kept: \(error)")
+  }
+  do {
+    try prepareNotifyDirectory(directories.notifyDirectory)
+    if let group = DelegatedGroup() {
+      let ended = group.endForeigners(patience: .seconds(5))
+      if ended > 0 { log.note(.warning, "ended \(ended) processes that an earlier guardian left in its control group") }
+    }
+    surroundings.takeOver()
+    for warning in surroundings.warnings { log.note(.warning, warning) }
+    let loaded = surroundings.loader(directories.configuration).load()
+    let shell = try Shell(surroundings, directories, log: log)
+    defer { withExtendedLifetime(locks) {} }
+    return shell.run(loaded)
+  } catch {
+    complain("\(error)")
+    return 1
+  }
+}
+
+/// Where services may enter but not look, emptied of an earlier guardian's sockets: nobody listens to them.
+private func prepareNotifyDirectory(_ path: String) throws(SystemError) {
+  try prepareDirectory(path, mode: 0o711)
+  guard chmod(path, 0o711) == 0 else { throw SystemError.last("set the mode of \(path)") }
+  guard let handle = opendir(path) else { throw SystemError.last("read \(path)") }
+  defer { closedir(handle) }
+  while let entry = readdir(handle) {
+    guard entry.pointee.d_type == UInt8(DT_SOCK) else { continue }
+    let name = withUnsafePointer(to: &entry.pointee.d_name) {
+      $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+    }
+    unlink("\(path)/\(name)")
+  }
+}

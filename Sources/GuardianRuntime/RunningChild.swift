@@ -1,0 +1,58 @@
+import GuardianLinux
+import GuardianModel
+
+/// A process of guardian's with all that it has brought into the world.
+final class RunningChild {
+  let pid: Int32
+  private var handle: OwnedFD?
+  private let pending: PendingSpawn?
+  private let set: ProcessSet
+  private var mainLives = true
+
+  init(_ child: consuming Child, run: RunID) {
+    pid = child.pid
+    set = ProcessSet(leader: child.pid, run: run)
+    pending = nil
+    handle = child.pidfd
+  }
+
+  /// One that has not come to its exec yet, and whose own report nobody waits for.
+  init(_ pending: PendingSpawn, run: RunID) {
+    pid = pending.pid
+    set = ProcessSet(leader: pending.pid, run: run)
+    self.pending = pending
+    handle = nil
+  }
+
+  /// Why it did not come to its exec, where it did not. To be asked once it has ended.
+  func failure() -> SpawnFailure? {
+    switch pending?.advance() {
+    case .failed(let failure)?: failure
+    case .started?, .pending?, nil: nil
+    }
+  }
+
+  /// To the main process. One that is gone has got it.
+  func signal(_ signal: Signal) {
+    if let number = handle?.number { _ = try? ProcessHandle.signal(number, signal) }
+    pending?.signal(signal)
+  }
+
+  /// To everybody that is left. With KILL as often as new ones turn up, since they may fork meanwhile.
+  func signalSet(_ signal: Signal, orphans: () -> Orphans) {
+    for _ in 0..<(signal == .kill ? 8 : 1) {
+      let members = set.members(orphans(), mainLives: mainLives)
+      if members.isEmpty || ProcessSet.signal(members, signal) == 0 { break }
+    }
+    if mainLives { self.signal(signal) }
+  }
+
+  /// It has been reaped: from here on its pid may be another's.
+  func mainEnded() {
+    mainLives = false
+    handle = nil
+  }
+
+  /// How many are alive besides a main process that has ended.
+  func remaining(_ orphans: Orphans) -> Int { set.members(orphans, mainLives: mainLives).count }
+}

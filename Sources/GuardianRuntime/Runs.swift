@@ -1,0 +1,452 @@
+import Glibc
+import GuardianCore
+import GuardianLinux
+import GuardianModel
+
+/// One run of a service, from the decision to start it until nothing of it is left.
+final class Run {
+  enum Stage {
+    /// The environment files are being read.
+    case preparing
+    /// On its way to exec by a road that may block.
+    case pending(PendingSpawn)
+    case alive
+    /// The main process is gone, others of its set may be there.
+    case draining
+  }
+  let id: RunID
+  let service: ServiceID
+  let request: StartRequest
+  var stage = Stage.preparing
+  var pid: Int32 = 0
+  /// Of the main process.
+  var child: RunningChild?
+  /// What was ordered before there was a process to signal, in order.
+  var queued: [(Signal, set: Bool)] = []
+  var sentKill = false
+  /// The host's count of OOM kills when it was started.
+  var oomKills: UInt64 = 0
+  // Taken off the loop and closed when the run is let go.
+  var pendingSource: EventSource?
+  var readySource: EventSource?
+  var readyPipe: OwnedFD?
+  var streamSource: EventSource?
+  var stream: OwnedFD?
+
+  init(_ request: StartRequest, for service: ServiceID) {
+    id = request.run
+    self.service = service
+    self.request = request
+  }
+}
+
+/// What the shell knows of a service beside the fleet: its sockets, its output, its own words.
+final class ServiceFacts {
+  var notify: NotifySocket?
+  var notifySource: EventSource?
+  var run: RunID?
+  var statusText = ""
+  /// `journal`, `inherit`, `none`, or `degraded`; empty before the first run.
+  var log = ""
+  var notes: [String] = []
+  var droppedNotifications = 0
+  var lastDropLine = Instant(nanoseconds: .min)
+}
+
+/// All runs: starts them, signals them, notices their readiness, words and ends.
+final class RunTable {
+  private unowned let shell: Shell
+  private var runs: [RunID: Run] = [:]
+  private var byPid: [Int32: RunID] = [:]
+  private(set) var facts: [ServiceID: ServiceFacts] = [:]
+  private var draining: [RunID] = []
+  private var drainTimer: EventSource?
+  private var oom = OomEvidence()
+
+  /// How often sets that are to become empty are looked at without being told: their orphans mostly are ours to reap, and
+  /// then the look comes at once.
+  private static let drainPause = Duration.milliseconds(200)
+  /// Datagrams taken from one socket at a time, so that a talkative service cannot hold up the others.
+  private static let datagramsAtOnce = 16
+
+  init(_ shell: Shell) throws(SystemError) {
+    self.shell = shell
+    drainTimer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in lookAtDraining() }
+  }
+
+  var isEmpty: Bool { runs.isEmpty }
+  func isMain(_ pid: Int32) -> Bool { byPid[pid] != nil }
+
+  private func facts(of service: ServiceID) -> ServiceFacts {
+    if let known = facts[service] { return known }
+    let new = ServiceFacts()
+    facts[service] = new
+    return new
+  }
+
+  func forget(_ service: ServiceID) { facts[service] = nil }
+
+  // MARK: Starting
+
+  func start(_ request: StartRequest, for service: ServiceID) {
+    let run = Run(request, for: service)
+    runs[run.id] = run
+    facts(of: service).run = run.id
+    facts(of: service).statusText = ""
+    let files = request.spec.process.environmentFiles
+    guard !files.isEmpty else { return spawn(run, fileEnvironment: []) }
+    let accepted = shell.worker.submit({ EnvironmentFileReader.read(files) }) { [weak self] result in
+      switch result {
+      case .success(let variables): self?.spawn(run, fileEnvironment: variables)
+      case .failure(let failure): self?.failed(run, failure)
+      }
+    }
+    if !accepted {
+      failed(
+        run,
+        SpawnFailure(
+          stage: .prepare, errno: EAGAIN, target: "", sentence: "cannot read environment files: the disk is too slow",
+          ownTrouble: true))
+    }
+  }
+
+  private func spawn(_ run: Run, fileEnvironment: [EnvironmentVariable]) {
+    let spec = run.request.spec
+    let facts = facts(of: run.service)
+    var environment = ChildEnvironment(user: spec.process.identity ?? shell.ownIdentity, language: shell.language)
+    environment.add(fileEnvironment)
+    environment.add(spec.process.environment)
+    for plugin in run.request.disabledPlugins { environment.add(plugin.environment) }
+    environment.describe(run.request)
+
+    var spawn = SpawnRequest(command: spec.process.command + run.request.disabledPlugins.flatMap(\.arguments))
+    spawn.identity = spec.process.identity
+    spawn.directory = spec.process.directory
+    spawn.umask = spec.process.umask
+    spawn.limits = spec.process.limits
+    spawn.softOpenFiles = shell.softOpenFiles
+    spawn.nice = spec.process.nice
+    spawn.oomScoreAdjust = spec.process.oomScoreAdjust
+    spawn.hide = run.request.disabledPlugins.flatMap(\.hide)
+
+    do throws(SystemError) {
+      if spec.needsNotifySocket {
+        try makeNotifySocket(facts, spec, run.service)
+        environment["NOTIFY_SOCKET"] = facts.notify?.path
+        if spec.watchdog > .zero { environment["WATCHDOG_USEC"] = String(spec.watchdog.nanoseconds / 1000) }
+      }
+      var writeEnd: OwnedFD?
+      if case .descriptor(let number) = spec.ready {
+        let pipe = try makePipe()
+        run.readyPipe = OwnedFD(adopting: pipe.read)
+        writeEnd = OwnedFD(adopting: pipe.write)
+        spawn.passed = [SpawnRequest.PassedDescriptor(target: number, source: pipe.write)]
+      }
+      defer { _ = writeEnd.take() }
+      let output = shell.output(spec.log, identifier: spec.name.text)
+      facts.log = output.shown
+      if let stream = output.stream {
+        run.stream = OwnedFD(adopting: stream)
+        environment["JOURNAL_STREAM"] = Journal.streamName(of: stream)
+      }
+      spawn.output = output.target
+      spawn.error = output.target == .inherit ? .inherit : output.target
+      spawn.keepsSIGPIPEIgnored = output.stream != nil
+      spawn.environment = environment.strings
+      run.oomKills = oom.current(now: SystemClocks.monotonic())
+      switch shell.spawner.spawn(spawn) {
+      case .started(let child): started(run, child)
+      case .failed(let failure): failed(run, failure)
+      case .pending(let pending):
+        run.stage = .pending(pending)
+        run.pid = pending.pid
+        byPid[pending.pid] = run.id
+        run.pendingSource = try shell.loop.onIO(pending.reportDescriptor, .read, priority: .evidence) {
+          [weak self, weak run] _ in if let run { self?.advance(run) }
+        }
+      }
+    } catch {
+      failed(
+        run,
+        SpawnFailure(
+          stage: .prepare, errno: error.errno, target: "", sentence: error.description,
+          ownTrouble: [EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN].contains(error.errno)))
+    }
+  }
+
+  private func advance(_ run: Run) {
+    guard case .pending(let pending) = run.stage, let outcome = pending.advance() else { return }
+    run.pendingSource = nil
+    byPid[pending.pid] = nil
+    switch consume outcome {
+    case .started(let child): started(run, child)
+    case .failed(let failure): failed(run, failure)
+    case .pending: break
+    }
+  }
+
+  private func started(_ run: Run, _ child: consuming Child) {
+    let executable = child.executable.map {
+      FileIdentity(device: $0.device, inode: $0.inode, size: $0.size, modified: $0.modified)
+    }
+    let facts = facts(of: run.service)
+    facts.notes = child.hidden.compactMap { hidden in
+      switch hidden.way {
+      case .absent: nil
+      case .empty: "\(hidden.path) is hidden as empty, not as absent"
+      case .missing: "\(hidden.path) was not there to be hidden"
+      }
+    }
+    run.pid = child.pid
+    byPid[child.pid] = run.id
+    run.child = RunningChild(child, run: run.id)
+    run.stage = .alive
+    shell.post(run.service, .spawned(run.id, pid: run.pid, executable: executable))
+    watchReadiness(run)
+    watchStream(run)
+    for (signal, set) in run.queued { if set { signalSet(run.id, signal) } else { self.signal(run.id, signal) } }
+    run.queued = []
+  }
+
+  private func failed(_ run: Run, _ failure: SpawnFailure) {
+    drop(run)
+    shell.post(run.service, .spawnFailed(run.id, failure))
+  }
+
+  private func drop(_ run: Run) {
+    run.pendingSource = nil
+    run.readySource = nil
+    run.readyPipe = nil
+    run.streamSource = nil
+    run.stream = nil
+    runs[run.id] = nil
+    if byPid[run.pid] == run.id { byPid[run.pid] = nil }
+    let facts = facts(of: run.service)
+    if facts.run == run.id { facts.run = nil }
+  }
+
+  // MARK: Signals
+
+  func signal(_ id: RunID, _ signal: Signal) {
+    guard let run = runs[id] else { return }
+    if signal == .kill { run.sentKill = true }
+    switch run.stage {
+    case .preparing: run.queued.append((signal, set: false))
+    case .pending(let pending):
+      // What hangs before its exec hears nothing but KILL.
+      if signal == .kill { pending.signal(.kill) } else { run.queued.append((signal, set: false)) }
+    case .alive: run.child?.signal(signal)
+    case .draining: break
+    }
+  }
+
+  func signalSet(_ id: RunID, _ signal: Signal) {
+    guard let run = runs[id] else { return }
+    if signal == .kill { run.sentKill = true }
+    switch run.stage {
+    case .preparing: run.queued.append((signal, set: true))
+    case .pending(let pending):
+      if signal == .kill { pending.signal(.kill) } else { run.queued.append((signal, set: true)) }
+    case .alive: run.child?.signalSet(signal, orphans: shell.orphans)
+    case .draining:
+      run.child?.signalSet(signal, orphans: shell.orphans)
+      // What was killed is gone at once, unless the kernel holds it; its parent may be init elsewhere.
+      drainTimer?.arm(at: (SystemClocks.monotonic() + .milliseconds(5)).nanoseconds)
+    }
+  }
+
+  // MARK: Ends
+
+  /// - Returns: False if the process is no main process of a run.
+  func ended(_ end: ChildReaper.Ended, orphans: Orphans) -> Bool {
+    guard let id = byPid[end.pid], let run = runs[id] else { return false }
+    if case .pending = run.stage {
+      // Its report tells whether it came to its exec; only after that is its end the end of a run.
+      advance(run)
+      guard runs[id] != nil else { return true }
+    }
+    byPid[end.pid] = nil
+    // Its last words were said before its end.
+    if let facts = facts[run.service], facts.run == id { readNotifications(run.service, facts, atMost: 64) }
+    readReadiness(run)
+    run.readySource = nil
+    run.readyPipe = nil
+    run.streamSource = nil
+    run.stream = nil
+    run.stage = .draining
+    run.child?.mainEnded()
+    let leftovers = run.child?.remaining(orphans) ?? 0
+    var death = Death(end.status, traced: end.traced, leftovers: leftovers)
+    if case .signal(.kill, _) = end.status, !run.sentKill, oom.refreshed() > run.oomKills { death.oom = .perhaps }
+    shell.post(run.service, .ended(id, death))
+    if leftovers == 0 {
+      emptied(run)
+    } else {
+      draining.append(id)
+      drainTimer?.arm(at: (SystemClocks.monotonic() + Self.drainPause).nanoseconds)
+    }
+    return true
+  }
+
+  private func emptied(_ run: Run) {
+    drop(run)
+    shell.post(run.service, .emptied(run.id))
+  }
+
+  /// After orphans have been reaped, and now and then.
+  func lookAtDraining() {
+    if draining.isEmpty { return }
+    let orphans = shell.orphans()
+    draining.removeAll { id in
+      guard let run = runs[id] else { return true }
+      guard run.child?.remaining(orphans) ?? 0 == 0 else { return false }
+      emptied(run)
+      return true
+    }
+    if !draining.isEmpty { drainTimer?.arm(at: (SystemClocks.monotonic() + Self.drainPause).nanoseconds) }
+  }
+
+  // MARK: Readiness and output
+
+  private func watchReadiness(_ run: Run) {
+    guard let descriptor = run.readyPipe?.number else { return }
+    run.readySource = try? shell.loop.onIO(descriptor, .read, priority: .evidence) { [weak self, weak run] _ in
+      if let run { self?.readReadiness(run) }
+    }
+  }
+
+  private func readReadiness(_ run: Run) {
+    guard let descriptor = run.readyPipe?.number else { return }
+    var bytes = [UInt8](repeating: 0, count: 256)
+    let got = read(descriptor, &bytes, bytes.count)
+    if got < 0 && (errno == EAGAIN || errno == EINTR) { return }
+    if got > 0 {
+      guard bytes[..<got].contains(UInt8(ascii: "\n")) else { return }
+      shell.post(run.service, .ready(run.id))
+    }
+    // Said, or closed without a word: either way there is nothing more to hear.
+    run.readySource = nil
+    run.readyPipe = nil
+  }
+
+  private func watchStream(_ run: Run) {
+    guard let descriptor = run.stream?.number else { return }
+    run.streamSource = try? shell.loop.onIO(descriptor, [], priority: .outcomes) { [weak self, weak run] _ in
+      guard let self, let run else { return }
+      run.streamSource = nil
+      run.stream = nil
+      facts(of: run.service).log = "degraded"
+      shell.log.note(
+        .warning, "the journal closed the stream of \(run.request.spec.name): its output is lost until it starts again")
+    }
+  }
+
+  // MARK: Notifications
+
+  private func makeNotifySocket(_ facts: ServiceFacts, _ spec: ServiceSpec, _ service: ServiceID) throws(SystemError) {
+    if let notify = facts.notify {
+      // What an earlier run has said is nothing that this one says.
+      var held: [Int32] = []
+      for _ in 0..<1024 {
+        guard notify.receive(held: &held) != nil else { break }
+        closeAll(&held)
+      }
+      closeAll(&held)
+      return
+    }
+    let notify = try NotifySocket(
+      path: "\(shell.directories.notifyDirectory)/\(spec.name)", uid: spec.process.identity?.uid ?? geteuid())
+    let source = try notify.onReadable(shell.loop) { [weak self, weak facts] in
+      if let self, let facts { readNotifications(service, facts, atMost: Self.datagramsAtOnce) }
+    }
+    // Beyond this it waits for the next tenth of a second, and its senders with it.
+    source.limit(to: 100, within: .milliseconds(100))
+    facts.notify = notify
+    facts.notifySource = source
+  }
+
+  private func readNotifications(_ service: ServiceID, _ facts: ServiceFacts, atMost limit: Int) {
+    guard let notify = facts.notify else { return }
+    var held: [Int32] = []
+    for _ in 0..<limit {
+      guard let datagram = notify.receive(held: &held) else { break }
+      if let run = facts.run.flatMap({ runs[$0] }) {
+        hear(datagram, run, facts)
+      }
+      // Only now: whoever sent BARRIER=1 waits for this.
+      closeAll(&held)
+    }
+    closeAll(&held)
+  }
+
+  private func hear(_ datagram: NotifyDatagram, _ run: Run, _ facts: ServiceFacts) {
+    let owner = run.request.spec.process.identity?.uid ?? geteuid()
+    switch datagram {
+    case .unusable(let what): dropped(what, run, facts)
+    case .text(let bytes, let pid, let uid):
+      guard uid == 0 || uid == owner else {
+        return dropped("a notification of pid \(pid), uid \(uid), who is neither its user nor root", run, facts)
+      }
+      guard !bytes.isEmpty else { return dropped("an empty notification", run, facts) }
+      for item in NotifyMessage(bytes).items {
+        switch item {
+        case .ready: shell.post(run.service, .ready(run.id))
+        case .watchdogPing: shell.post(run.service, .watchdogPinged(run.id))
+        case .watchdogTrigger: shell.post(run.service, .watchdogTriggered(run.id))
+        case .extendTimeout(let time):
+          // A service may not put off its own time-out for ever at one stroke: ten of its start time-outs are enough.
+          shell.post(run.service, .timeoutExtended(run.id, min(time, run.request.spec.startTimeout * 10)))
+        case .status(let text): facts.statusText = text
+        case .reloading, .stopping: break
+        }
+      }
+    }
+  }
+
+  private func dropped(_ what: String, _ run: Run, _ facts: ServiceFacts) {
+    facts.droppedNotifications += 1
+    let now = SystemClocks.monotonic()
+    guard now > facts.lastDropLine + .minute else { return }
+    facts.lastDropLine = now
+    shell.log.note(
+      .warning,
+      "\(run.request.spec.name): dropped \(what)"
+        + (facts.droppedNotifications > 1 ? " (\(facts.droppedNotifications) so far)" : ""))
+  }
+
+  private func closeAll(_ held: inout [Int32]) {
+    for descriptor in held { close(descriptor) }
+    held.removeAll()
+  }
+}
+
+/// A pipe, both ends closed on exec, the read end not blocking. The caller owns both.
+func makePipe() throws(SystemError) -> (read: Int32, write: Int32) {
+  var ends: [Int32] = [-1, -1]
+  guard pipe(&ends) == 0 else { throw SystemError.last("make a pipe") }
+  _ = fcntl(ends[0], F_SETFD, FD_CLOEXEC)
+  _ = fcntl(ends[1], F_SETFD, FD_CLOEXEC)
+  _ = fcntl(ends[0], F_SETFL, O_NONBLOCK)
+  return (ends[0], ends[1])
+}
+
+/// The host's count of processes killed for want of memory, read as rarely as it serves.
+struct OomEvidence: ~Copyable {
+  private let counter = OOMCounter()
+  private var known: UInt64 = 0
+  private var readAt = Instant(nanoseconds: .min)
+
+  /// At most a second old: starts come in hundreds.
+  mutating func current(now: Instant) -> UInt64 {
+    if now > readAt + .seconds(1) {
+      readAt = now
+      _ = refreshed()
+    }
+    return known
+  }
+
+  mutating func refreshed() -> UInt64 {
+    known = counter.read() ?? known
+    return known
+  }
+}

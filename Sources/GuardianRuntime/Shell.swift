@@ -1,0 +1,417 @@
+import Glibc
+import GuardianConfig
+import GuardianControl
+import GuardianCore
+import GuardianLinux
+import GuardianModel
+
+/// The thin shell around the fleet: it hears, lets the fleet decide, and does what the fleet says.
+///
+/// **A turn.** sd-event sources fire, most important first (deaths, then other evidence, then outcomes, then people), and
+/// each puts `(ServiceID, ServiceEvent)` into the inbox. When nothing more is due, or 64 sources have fired, one turn
+/// happens: the clocks are read once, the fleet hears the inbox and then the time, and what it wants done is done, in
+/// order. Outcomes go into the inbox of the next turn, which follows at once. Then one timer for each clock is armed at
+/// the fleet's next deadline, and the loop sleeps; an idle guardian never wakes.
+///
+/// Everything in here belongs to one thread. The worker's thread sees nothing of it.
+final class Shell {
+  let loop: EventLoop
+  let worker: Worker
+  let spawner: Spawner
+  let log: OwnLog
+  let directories: Directories
+  let surroundings: Surroundings
+  /// Of guardian itself, for services without `user:`.
+  var ownIdentity: Identity { surroundings.identity }
+  var language: String? { surroundings.language }
+  /// What guardian's own soft limit was before it raised it.
+  var softOpenFiles: UInt64? { surroundings.softOpenFiles }
+
+  private var fleet: Fleet
+  private var names: [ServiceID: ServiceName] = [:]
+  private(set) var definitions = Definitions()
+  private let store = MemoryStore()
+  // Made right after `self`, which they refer to.
+  private var runs: RunTable!
+  private var hooks: HookTable!
+  private var watches: WatchTable!
+  private var control: ControlServer!
+  private var host: HostManager?
+
+  private var inbox: [(ServiceID, ServiceEvent)] = []
+  private var outputs: [Fleet.Output] = []
+  private var done = 0
+  private var sources: [EventSource] = []
+  private var monotonicTimer: EventSource?
+  private var bootTimer: EventSource?
+  private var armed: (monotonic: Instant?, boot: BootInstant?) = (nil, nil)
+  private var asleepSince: Instant
+  private var clockDistance: Int64
+  private var reloads: [(Reloaded) -> Void] = []
+  private var reloading = false
+  private var stopping = false
+  private var allStopped = false
+  private var endTimer: EventSource?
+  private var exitStatus: Int32?
+
+  /// Sources heard before a turn happens all the same, so that no flood of anything can hold up decisions.
+  private static let sourcesPerTurn = 64
+  /// How long actions may take before new evidence is heard.
+  private static let actionsPerTurn = Duration.milliseconds(20)
+  /// A deadline missed by more than this was missed by guardian, or by a machine that slept.
+  private static let stall = Duration.seconds(5)
+
+  /// What came of reading the configuration again.
+  struct Reloaded {
+    var services = 0
+    var diagnostics: [Diagnostic] = []
+    var hasErrors: Bool { diagnostics.contains { $0.severity == .error } }
+  }
+
+  /// Signals must be blocked, directories locked.
+  init(_ surroundings: Surroundings, _ directories: Directories, log: OwnLog) throws(SystemError) {
+    self.surroundings = surroundings
+    self.directories = directories
+    self.log = log
+    loop = try EventLoop()
+    worker = try Worker(loop: loop)
+    spawner = try Spawner()
+    fleet = Fleet(seed: randomSeed())
+    let now = SystemClocks.now()
+    asleepSince = now.monotonic
+    clockDistance = now.boot.nanoseconds.subtractingSaturating(now.monotonic.nanoseconds)
+
+    runs = try RunTable(self)
+    hooks = try HookTable(self)
+    watches = WatchTable(self)
+    control = try ControlServer(self, path: directories.controlSocket)
+    host = try HostManager(
+      loop: loop, log: log, wake: { [unowned self] in showLife() }, statusDue: { [unowned self] in tellStatus() })
+    monotonicTimer = try loop.timer(.monotonic, priority: .time) {}
+    bootTimer = try loop.timer(.boot, priority: .time) {}
+    endTimer = try loop.timer(.monotonic, priority: .time) { [unowned self] in hooks.endAll(.kill) }
+    sources = [
+      try loop.onSignal(SIGCHLD, priority: .deaths) { [unowned self] in reap() },
+      try loop.onSignal(SIGTERM, priority: .control) { [unowned self] in stop("SIGTERM") },
+      try loop.onSignal(SIGINT, priority: .control) { [unowned self] in stop("SIGINT") },
+      try loop.onSignal(SIGHUP, priority: .control) { [unowned self] in reload { _ in } },
+    ]
+  }
+
+  // MARK: The loop
+
+  /// Runs until everything has been stopped by order.
+  ///
+  /// - Returns: The exit status.
+  func run(_ first: LoadedConfiguration) -> Int32 {
+    take(first)
+    turn()
+    host?.ready(summary().line)
+    while exitStatus == nil {
+      let busy = !inbox.isEmpty || done < outputs.count || store.hasAnswers
+      asleepSince = SystemClocks.monotonic()
+      do throws(SystemError) {
+        _ = try loop.runOne(atMost: busy ? .zero : nil)
+        for _ in 1..<Self.sourcesPerTurn { guard try loop.runOne(atMost: .zero) else { break } }
+      } catch {
+        log.note(.error, error.description)
+        return 70
+      }
+      turn()
+    }
+    return exitStatus ?? 0
+  }
+
+  func post(_ service: ServiceID, _ event: ServiceEvent) { inbox.append((service, event)) }
+
+  private func turn() {
+    let now = SystemClocks.now()
+    noticeGaps(now)
+    let events = inbox
+    inbox.removeAll(keepingCapacity: true)
+    for (id, event) in events { fleet.handle(event, for: id, now: now) }
+    for (id, ticket) in store.takeAnswers() { fleet.handle(.saved(ticket), for: id, now: now) }
+    fleet.passTime(now: now)
+    outputs += fleet.takeOutput()
+    let changed = done < outputs.count
+    perform(since: now.monotonic)
+    arm()
+    if changed { tellStatus() }
+    host?.tick(.decisions)
+    host?.turnEnded()
+    if allStopped, runs.isEmpty, hooks.isEmpty { exitStatus = 0 }
+  }
+
+  /// In order; what does not fit into this turn's time comes first in the next.
+  private func perform(since start: Instant) {
+    var saves: [(ServiceID, ServiceRecord, Ticket)] = []
+    while done < outputs.count {
+      let output = outputs[done]
+      done += 1
+      switch output {
+      case .act(let id, .save(let record, let ticket)): saves.append((id, record, ticket))
+      case .act(let id, let action): perform(action, for: id)
+      case .answer(let request, let answer): control.answer(request, answer)
+      case .allStopped:
+        allStopped = true
+        hooks.endAll(.term)
+        endTimer?.arm(at: (SystemClocks.monotonic() + .seconds(5)).nanoseconds)
+      }
+      if done % 8 == 0, SystemClocks.monotonic() > start + Self.actionsPerTurn { break }
+    }
+    if done == outputs.count {
+      outputs.removeAll(keepingCapacity: true)
+      done = 0
+    }
+    if !saves.isEmpty { store.save(saves) }
+  }
+
+  private func perform(_ action: Action, for id: ServiceID) {
+    switch action {
+    case .spawn(let request): runs.start(request, for: id)
+    case .signal(let run, let signal): runs.signal(run, signal)
+    case .signalSet(let run, let signal): runs.signalSet(run, signal)
+    case .runHook(let request): hooks.run(request, for: id, spec: fleet.spec(of: id))
+    case .signalHook(let run, let signal): hooks.signal(run, signal)
+    case .notify(let request): hooks.notify(request, for: id, spec: fleet.spec(of: id))
+    case .record(let occurrence): log.record(occurrence)
+    case .watch(let on): watches.set(on, id, path: fleet.spec(of: id)?.process.command.first)
+    case .forget:
+      runs.forget(id)
+      watches.set(false, id, path: nil)
+      store.forget(id)
+      names[id] = nil
+    case .save: break  // gathered by the caller
+    }
+  }
+
+  private func arm() {
+    let next = fleet.nextDeadline
+    if next.monotonic != armed.monotonic {
+      if let at = next.monotonic { monotonicTimer?.arm(at: at.nanoseconds) } else { monotonicTimer?.disarm() }
+    } else if let at = next.monotonic, at.nanoseconds <= asleepSince.nanoseconds {
+      // Due already, and the timer has fired: fire again.
+      monotonicTimer?.arm(at: at.nanoseconds)
+    }
+    if next.boot != armed.boot {
+      if let at = next.boot { bootTimer?.arm(at: at.nanoseconds) } else { bootTimer?.disarm() }
+    }
+    armed = next
+  }
+
+  /// A suspended machine, or a guardian that was stopped or starved: no service is to blame for what it could not show.
+  private func noticeGaps(_ now: Now) {
+    let distance = now.boot.nanoseconds.subtractingSaturating(now.monotonic.nanoseconds)
+    let suspended = Duration.nanoseconds(distance.subtractingSaturating(clockDistance))
+    clockDistance = distance
+    var slept = Duration.zero
+    if let due = armed.monotonic, now.monotonic - due > Self.stall, now.monotonic - asleepSince > Self.stall {
+      // How long exactly is unknown, but not longer than since the loop was last seen at work.
+      slept = now.monotonic - asleepSince
+    }
+    if suspended > .seconds(1) { slept += suspended }
+    guard slept > .zero else { return }
+    log.note(
+      .warning, "the machine slept, or guardian was not run, for up to \(slept.description); nobody is blamed for it")
+    for id in fleet.ids { fleet.handle(.resumed(slept: slept), for: id, now: now) }
+  }
+
+  // MARK: Evidence
+
+  private func reap() {
+    var strangers = false
+    while true {
+      let ended = ChildReaper.drain(limit: 256)
+      if ended.isEmpty { break }
+      // One look at the orphans serves the whole batch.
+      let orphans = orphans()
+      for end in ended where !runs.ended(end, orphans: orphans) && !hooks.ended(end, orphans: orphans) {
+        strangers = true
+      }
+      if ended.count < 256 { break }
+    }
+    // An orphan of some run's set, most likely.
+    if strangers { runs.lookAtDraining() }
+    host?.tick(.deaths)
+  }
+
+  /// Children of guardian that it did not start itself, as of now.
+  func orphans() -> Orphans { Orphans.scan { runs.isMain($0) || hooks.isHook($0) } }
+
+  private func showLife() {
+    reap()
+    control.showLife()
+    host?.tick(.control)
+  }
+
+  // MARK: Definitions
+
+  /// Reads the configuration on the worker's thread, then puts it in force; `then` hears what came of it.
+  func reload(then: @escaping (Reloaded) -> Void) {
+    reloads.append(then)
+    guard !reloading else { return }
+    reloading = true
+    host?.reloading()
+    let loader = surroundings.loader(directories.configuration)
+    let host = definitions.host
+    let accepted = worker.submit({ loader.load(fallback: host) }) { [weak self] loaded in self?.reloaded(loaded) }
+    if !accepted {
+      reloadEnded(
+        Reloaded(diagnostics: [
+          Diagnostic(file: directories.configuration, what: "cannot be read now", why: "the disk does not answer")
+        ]))
+    }
+  }
+
+  private func reloaded(_ loaded: LoadedConfiguration) {
+    if !stopping { take(loaded) }
+    reloadEnded(Reloaded(services: definitions.count, diagnostics: definitions.diagnostics))
+  }
+
+  private func reloadEnded(_ result: Reloaded) {
+    reloading = false
+    let waiting = reloads
+    reloads = []
+    host?.reloaded()
+    for then in waiting { then(result) }
+  }
+
+  private func take(_ loaded: LoadedConfiguration) {
+    let now = SystemClocks.now()
+    let inForce = fleet.ids.compactMap { names[$0] }
+    let change = definitions.apply(loaded, inForce: inForce, notifyDirectory: directories.notifyDirectory)
+    for diagnostic in definitions.diagnostics {
+      log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
+    }
+    for name in change.removed { if let id = fleet.id(named: name) { fleet.handle(.removed, for: id, now: now) } }
+    for spec in change.defined {
+      if let id = fleet.id(named: spec.name) {
+        fleet.handle(.defined(spec), for: id, now: now)
+      } else {
+        let id = fleet.add(spec, record: nil, now: now)
+        names[id] = spec.name
+        fleet.handle(.begin, for: id, now: now)
+      }
+    }
+  }
+
+  // MARK: What people ask
+
+  func order(_ command: Command, named name: ServiceName, request: RequestID?, wait: Bool) -> Bool {
+    guard let id = fleet.id(named: name) else { return false }
+    fleet.order(command, for: id, request: request, wait: wait, now: SystemClocks.now())
+    return true
+  }
+  func abandon(_ request: RequestID) { fleet.abandon(request) }
+
+  /// Of everything that has a file, in order of name.
+  var allNames: [ServiceName] {
+    var all = fleet.ids.compactMap { names[$0] }
+    if !definitions.broken.isEmpty { all = (all + definitions.broken.keys).sorted() }
+    return all
+  }
+
+  func status(of name: ServiceName, now: Now) -> ServiceStatus? {
+    guard let id = fleet.id(named: name) else {
+      return definitions.broken[name].map { Definitions.status(ofBroken: name, $0) }
+    }
+    var status = fleet.status(of: id, now: now)
+    if let facts = runs.facts[id] {
+      status.log = facts.log
+      status.statusText = facts.statusText
+      status.notes += facts.notes
+      if facts.droppedNotifications > 0 {
+        status.notes.append("\(facts.droppedNotifications) unusable notifications were dropped")
+      }
+    }
+    if let why = definitions.stale[name] {
+      status.notes.append(
+        "its file is not valid now, the last good definition is in force"
+          + (why.first.map { ": \($0.description)" } ?? ""))
+    }
+    if watches.isBeyondBound(id) { status.notes.append("its program is not watched: too many watches already") }
+    return status
+  }
+
+  func isBroken(_ name: ServiceName) -> [Diagnostic]? { definitions.broken[name] }
+
+  func plan(for name: ServiceName, fromStart: Bool) -> [PlanEntry]? {
+    guard let id = fleet.id(named: name) else { return nil }
+    if fromStart { return fleet.spec(of: id).map { Fleet.plan($0) } }
+    return fleet.plan(for: id, now: SystemClocks.now())
+  }
+
+  func summary() -> FleetSummary {
+    var summary = fleet.summary()
+    let broken = definitions.broken.keys.sorted()
+    if !broken.isEmpty {
+      summary.total += broken.count
+      summary.quarantined += broken.count
+      let names = (summary.names[PhaseName.quarantined.rawValue] ?? []) + broken.map(\.text)
+      summary.names[PhaseName.quarantined.rawValue] = Array(names.sorted().prefix(3))
+    }
+    return summary
+  }
+
+  var daemonSummary: DaemonSummary {
+    var answer = DaemonSummary()
+    answer.line = summary().line
+    answer.state = store.state
+    answer.diagnostics = definitions.diagnostics
+    answer.warnings = surroundings.warnings
+    if definitions.hostIsStale {
+      answer.warnings.append("guardian.yaml is not valid: its last good copy, or the defaults, are in force")
+    }
+    if log.dropped > 0 { answer.warnings.append("\(log.dropped) log records were lost") }
+    if hooks.droppedNotices > 0 { answer.warnings.append("\(hooks.droppedNotices) notices were dropped") }
+    if stopping { answer.warnings.append("guardian is stopping") }
+    return answer
+  }
+
+  var version: DaemonVersion {
+    var answer = DaemonVersion()
+    answer.guarantees = surroundings.guarantees
+    return answer
+  }
+
+  private func tellStatus() { host?.status({ summary().line }, now: SystemClocks.monotonic()) }
+
+  // MARK: The end
+
+  /// The first order counts; further ones change nothing, least of all call it off.
+  private func stop(_ why: String) {
+    guard !stopping else { return log.note(.info, "\(why) again: already stopping") }
+    stopping = true
+    log.note(.notice, "\(why): stopping everything")
+    var patience = Duration.zero
+    for id in fleet.ids { patience = max(patience, fleet.spec(of: id)?.stop.timeout ?? .zero) }
+    host?.stopping(patience: patience + .seconds(10))
+    fleet.shutDown(now: SystemClocks.now())
+  }
+
+  // MARK: Output
+
+  struct Output {
+    var target: SpawnRequest.Stream
+    /// Of the journal; the caller owns it.
+    var stream: Int32?
+    /// As `status` shows it.
+    var shown: String
+  }
+
+  func output(_ log: LogTarget, identifier: String) -> Output {
+    switch log {
+    case .none: return Output(target: .null, stream: nil, shown: "none")
+    case .inherit: return Output(target: .inherit, stream: nil, shown: "inherit")
+    case .automatic where !Journal.exists: return Output(target: .inherit, stream: nil, shown: "inherit")
+    case .automatic, .journal:
+      do throws(SystemError) {
+        let stream = try Journal.openStream(identifier: identifier)
+        return Output(target: .descriptor(stream), stream: stream, shown: "journal")
+      } catch {
+        // Tried again at each start.
+        return Output(target: .inherit, stream: nil, shown: "degraded")
+      }
+    }
+  }
+}

@@ -1,0 +1,65 @@
+import Glibc
+import GuardianControl
+import GuardianLinux
+import GuardianModel
+
+/// What guardian found when it was started, and what follows from it.
+struct Surroundings {
+  /// Guardian's own user.
+  var identity: Identity
+  var language: String?
+  /// The soft limit of open files before guardian raised its own.
+  var softOpenFiles: UInt64?
+  var canHide = false
+  /// Orphans of services come to guardian.
+  var isSubreaper = false
+  /// One sentence each, shown by `status`.
+  var warnings: [String] = []
+
+  /// What can be seen without changing anything. May ask the name service: not on the loop.
+  static func look() -> Surroundings {
+    let uid = geteuid()
+    var surroundings = Surroundings(
+      identity: Identity(user: "\(uid)", uid: uid, gid: getegid(), groups: [getegid()], home: "/", shell: "/bin/sh"))
+    do throws(UserDatabase.Failure) {
+      surroundings.identity = try UserDatabase.own()
+    } catch {
+      surroundings.warnings.append("guardian's own user is known by number only: \(error)")
+    }
+    surroundings.language = environmentVariable("LANG")
+    surroundings.canHide = Capabilities.canMount
+    return surroundings
+  }
+
+  /// What guardian needs for itself, and what it must give back to its children.
+  mutating func takeOver() {
+    var files = rlimit()
+    if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0, files.rlim_cur < files.rlim_max {
+      softOpenFiles = UInt64(files.rlim_cur)
+      files.rlim_cur = files.rlim_max
+      if setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) != 0 { softOpenFiles = nil }
+    }
+    do throws(SystemError) {
+      try Subreaper.enable()
+      isSubreaper = true
+    } catch {
+      warnings.append("\(error): what a service leaves behind may be missed")
+    }
+  }
+
+  func loader(_ directory: String) -> ConfigurationLoader {
+    ConfigurationLoader(directory: directory, canHide: canHide)
+  }
+
+  /// What holds here, shown by `guardianctl version`.
+  var guarantees: [DaemonVersion.Guarantee] {
+    [
+      .init("process-set", isSubreaper ? "session, process group, subreaper" : "session, process group"),
+      .init("reaping", isSubreaper ? "orphans too" : "parent only"),
+      .init("hide", canHide ? "absent" : "not available (needs CAP_SYS_ADMIN)"),
+      .init("oom-evidence", access("/proc/vmstat", R_OK) == 0 ? "host-wide counter" : "none"),
+      .init("journal", Journal.exists ? "yes" : "no"),
+      .init("state", "volatile"),
+    ]
+  }
+}

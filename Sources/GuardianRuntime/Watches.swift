@@ -1,0 +1,101 @@
+import Glibc
+import GuardianCore
+import GuardianLinux
+import GuardianModel
+
+/// Executables that are watched for a change, by their directories: whoever replaces a program makes a new file.
+final class WatchTable {
+  private struct Watched {
+    var path: String
+    /// The nearest directory above it that exists.
+    var directory: String
+  }
+  private unowned let shell: Shell
+  private var watched: [ServiceID: Watched] = [:]
+  private var directories: [String: (source: EventSource, services: Set<ServiceID>)] = [:]
+  private var beyondBound: Set<ServiceID> = []
+  private var touched: Set<ServiceID> = []
+  private var timer: EventSource?
+
+  /// Directories; the kernel's own bound is per user, and others want some too.
+  private static let most = 128
+  /// A package manager touches a directory many times.
+  private static let pause = Duration.milliseconds(300)
+
+  init(_ shell: Shell) {
+    self.shell = shell
+    timer = try? shell.loop.timer(.monotonic, priority: .time) { [unowned self] in look() }
+  }
+
+  func isBeyondBound(_ id: ServiceID) -> Bool { beyondBound.contains(id) }
+
+  func set(_ on: Bool, _ id: ServiceID, path: String?) {
+    remove(id)
+    guard on, let path else { return }
+    add(id, path)
+  }
+
+  private func remove(_ id: ServiceID) {
+    beyondBound.remove(id)
+    touched.remove(id)
+    guard let old = watched.removeValue(forKey: id), var entry = directories[old.directory] else { return }
+    entry.services.remove(id)
+    directories[old.directory] = entry.services.isEmpty ? nil : entry
+  }
+
+  private func add(_ id: ServiceID, _ path: String) {
+    var directory = Self.parent(of: path)
+    while true {
+      if let entry = directories[directory] {
+        directories[directory] = (entry.source, entry.services.union([id]))
+        break
+      }
+      guard directories.count < Self.most else {
+        beyondBound.insert(id)
+        return
+      }
+      let name = directory
+      do throws(SystemError) {
+        let source = try shell.loop.onDirectoryChange(directory, priority: .outcomes) { [unowned self] _ in changed(name) }
+        directories[directory] = (source, [id])
+        break
+      } catch {
+        guard error.errno == ENOENT || error.errno == ENOTDIR, directory != "/" else {
+          beyondBound.insert(id)
+          return
+        }
+        directory = Self.parent(of: directory)
+      }
+    }
+    watched[id] = Watched(path: path, directory: directory)
+  }
+
+  private func changed(_ directory: String) {
+    guard let entry = directories[directory] else { return }
+    if touched.isEmpty { timer?.arm(at: (SystemClocks.monotonic() + Self.pause).nanoseconds) }
+    touched.formUnion(entry.services)
+  }
+
+  private func look() {
+    let services = touched.sorted()
+    touched = []
+    for id in services {
+      guard let entry = watched[id] else { continue }
+      let path = entry.path
+      _ = shell.worker.submit({ ExecutableLook(at: path) }) { [weak self] look in
+        guard let self, watched[id]?.path == path else { return }
+        shell.post(
+          id,
+          .executableSeen(
+            look.map { FileIdentity(device: $0.device, inode: $0.inode, size: $0.size, modified: $0.modified) }))
+        // A missing directory may be there now, and is watched itself from here on.
+        if watched[id]?.directory != Self.parent(of: path) { set(true, id, path: path) }
+      }
+    }
+  }
+
+  private static func parent(of path: String) -> String {
+    guard let slash = path.lastIndex(of: "/"), slash != path.startIndex else { return "/" }
+    return String(path[..<slash])
+  }
+}
