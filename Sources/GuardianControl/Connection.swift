@@ -32,6 +32,9 @@ package struct ControlConnection: Sendable {
   /// False while enough requests wait; read on when they have been answered.
   package var mayRead: Bool { !broken && frames.count <= Self.requestLimit }
 
+  /// A request has begun and is not answered yet.
+  package var hasBytes: Bool { !broken && frames.count > 0 }
+
   package mutating func receive(_ bytes: UnsafeRawBufferPointer) {
     if !broken { frames.append(bytes) }
   }

@@ -58,6 +58,9 @@ package struct Child: ~Copyable, Sendable {
   package var pidfd: OwnedFD
   package let executable: ExecutableLook?
   package let hidden: [HiddenPath]
+
+  /// The caller keeps the handle, and lets the rest go.
+  package consuming func takeHandle() -> OwnedFD { pidfd }
 }
 
 /// What became of a path that was to be hidden.

@@ -151,8 +151,7 @@ final class HookTable {
     spawn.softOpenFiles = shell.softOpenFiles
 
     let output = shell.output(spec?.log ?? .automatic, identifier: request.context.service.text)
-    let stream = output.stream.map { OwnedFD(adopting: $0) }
-    defer { _ = consume stream }
+    defer { if let number = output.stream { close(number) } }
     if let number = output.stream { environment["JOURNAL_STREAM"] = Journal.streamName(of: number) }
     spawn.output = output.target
     spawn.error = output.target
@@ -161,7 +160,8 @@ final class HookTable {
 
     do throws(SystemError) {
       let pipe = try makePipe()
-      let (readEnd, writeEnd) = (OwnedFD(adopting: pipe.read), OwnedFD(adopting: pipe.write))
+      let readEnd = OwnedFD(adopting: pipe.read)
+      let writeEnd = OwnedFD(adopting: pipe.write)
       // The reader expects a descriptor that blocks; the writer must not, and need not: a pipe holds 64 KiB.
       _ = fcntl(readEnd.number, F_SETFL, 0)
       _ = fcntl(writeEnd.number, F_SETFL, O_NONBLOCK)

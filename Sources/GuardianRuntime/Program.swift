@@ -127,3 +127,8 @@ private func prepareNotifyDirectory(_ path: String) throws(SystemError) {
     unlink("\(path)/\(name)")
   }
 }
+
+private func moveAside(_ path: String) -> Int32 {
+  complain("cannot move \(path) aside")
+  return 1
+}

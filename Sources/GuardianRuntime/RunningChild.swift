@@ -13,7 +13,7 @@ final class RunningChild {
     pid = child.pid
     set = ProcessSet(leader: child.pid, run: run)
     pending = nil
-    handle = child.pidfd
+    handle = child.takeHandle()
   }
 
   /// One that has not come to its exec yet, and whose own report nobody waits for.
@@ -28,7 +28,9 @@ final class RunningChild {
   func failure() -> SpawnFailure? {
     switch pending?.advance() {
     case .failed(let failure)?: failure
-    case .started?, .pending?, nil: nil
+    case .started?: nil
+    case .pending?: nil
+    case nil: nil
     }
   }
 

@@ -255,6 +255,17 @@ final class RunTable {
     }
   }
 
+  /// Answers whether the main process is at work.
+  func look(_ id: RunID) {
+    guard let run = runs[id], case .alive = run.stage else { return }
+    switch ProcessState(of: run.pid) {
+    // Where nothing can be seen, a process that has not been reaped counts as at work.
+    case .alive?, nil: shell.post(run.service, .looked(id, .alive))
+    case .stopped?: shell.post(run.service, .looked(id, .stopped))
+    case .dumping?: shell.post(run.service, .looked(id, .dumping))
+    }
+  }
+
   // MARK: Ends
 
   /// - Returns: False if the process is no main process of a run.

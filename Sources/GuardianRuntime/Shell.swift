@@ -175,10 +175,11 @@ final class Shell {
     case .signalHook(let run, let signal): hooks.signal(run, signal)
     case .notify(let request): hooks.notify(request, for: id, spec: fleet.spec(of: id))
     case .record(let occurrence): log.record(occurrence)
-    case .watch(let on): watches.set(on, id, path: fleet.spec(of: id)?.process.command.first)
+    case .watch(let path): watches.set(id, path: path)
+    case .look(let run): runs.look(run)
     case .forget:
       runs.forget(id)
-      watches.set(false, id, path: nil)
+      watches.set(id, path: nil)
       store.forget(id)
       names[id] = nil
     case .save: break  // gathered by the caller
@@ -209,10 +210,14 @@ final class Shell {
       // How long exactly is unknown, but not longer than since the loop was last seen at work.
       slept = now.monotonic - asleepSince
     }
-    if suspended > .seconds(1) { slept += suspended }
-    guard slept > .zero else { return }
+    let wasSuspended = suspended > .seconds(1)
+    guard slept > .zero || wasSuspended else { return }
     log.note(
-      .warning, "the machine slept, or guardian was not run, for up to \(slept.description); nobody is blamed for it")
+      .warning,
+      wasSuspended
+        ? "the machine slept for \(suspended.description)"
+        : "guardian was not run for up to \(slept.description); nobody is blamed for that time")
+    // The monotonic clock stands still in a suspend: then only what waits for signs of life needs a fresh period.
     for id in fleet.ids { fleet.handle(.resumed(slept: slept), for: id, now: now) }
   }
 

@@ -1,4 +1,5 @@
 import Glibc
+import GuardianConfig
 import GuardianControl
 import GuardianLinux
 import GuardianModel
@@ -48,7 +49,22 @@ struct Surroundings {
   }
 
   func loader(_ directory: String) -> ConfigurationLoader {
-    ConfigurationLoader(directory: directory, canHide: canHide)
+    let own = identity
+    return ConfigurationLoader(
+      directory: directory,
+      resolveUser: { user, group in
+        do throws(UserDatabase.Failure) {
+          if let user { return .success(try UserDatabase.identity(user: user, groupOverride: group)) }
+          var identity = own
+          if let group {
+            identity.gid = try UserDatabase.group(group)
+            identity.groups = Set(identity.groups + [identity.gid]).sorted()
+          }
+          return .success(identity)
+        } catch {
+          return .failure(ConfigurationContext.UserProblem(error.reason))
+        }
+      }, canHide: canHide)
   }
 
   /// What holds here, shown by `guardianctl version`.

@@ -29,10 +29,10 @@ final class WatchTable {
 
   func isBeyondBound(_ id: ServiceID) -> Bool { beyondBound.contains(id) }
 
-  func set(_ on: Bool, _ id: ServiceID, path: String?) {
+  /// Nil: watch nothing for this service any more.
+  func set(_ id: ServiceID, path: String?) {
     remove(id)
-    guard on, let path else { return }
-    add(id, path)
+    if let path { add(id, path) }
   }
 
   private func remove(_ id: ServiceID) {
@@ -89,7 +89,7 @@ final class WatchTable {
           .executableSeen(
             look.map { FileIdentity(device: $0.device, inode: $0.inode, size: $0.size, modified: $0.modified) }))
         // A missing directory may be there now, and is watched itself from here on.
-        if watched[id]?.directory != Self.parent(of: path) { set(true, id, path: path) }
+        if watched[id]?.directory != Self.parent(of: path) { set(id, path: path) }
       }
     }
   }
