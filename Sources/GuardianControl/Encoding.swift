@@ -68,20 +68,24 @@ package func encode(_ s: ServiceStatus, brief: Bool, into json: inout JSONWriter
   json.endObject()
 }
 
-/// Usual values, left out: wanted up, step restart, settled, nothing held, no strikes.
+/// Usual values, left out: running, settled, wanted up, step restart, nothing held, no strikes.
 private func encodeBrief(_ s: ServiceStatus, into json: inout JSONWriter) {
-  json.key("phase")
-  json.string(s.phase.rawValue)
   if s.wanted != .up {
     json.key("wanted")
     json.string(s.wanted.rawValue)
+  }
+  if s.phase != .running {
+    json.key("phase")
+    json.string(s.phase.rawValue)
   }
   if s.step != .restart {
     json.key("step")
     json.string(s.step.rawValue)
   }
-  json.key("settled")
-  json.bool(s.settled)
+  if !s.settled {
+    json.key("settled")
+    json.bool(false)
+  }
   if s.degraded {
     json.key("degraded")
     json.bool(true)
@@ -121,7 +125,7 @@ private func encodeBrief(_ s: ServiceStatus, into json: inout JSONWriter) {
     encode(next, into: &json)
   }
   // A table has room for one explanation, and a healthy service needs none.
-  if !s.settled || s.degraded {
+  if !s.settled || s.degraded || s.phase == .finished {
     if let end = s.lastEnd {
       json.key("last_end")
       encode(end, into: &json)

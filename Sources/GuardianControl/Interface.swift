@@ -18,15 +18,15 @@ package let supervisorInterface = """
     text: string
   )
 
-  # One service. In a brief list only 'name', 'phase' and 'settled' are certain to be there; a member that is left out has
-  # its usual value.
+  # One service. A list has all members, a brief list only 'name' and what is not as usual, which is: running, settled,
+  # wanted up, on step restart, without strikes.
   type Service (
     name: string,
     description: ?string,
     wanted: ?string,
-    phase: string,
+    phase: ?string,
     step: ?string,
-    settled: bool,
+    settled: ?bool,
     degraded: ?bool,
     pid: ?int,
     run: ?string,
@@ -73,8 +73,9 @@ package let supervisorInterface = """
     text: string
   )
 
-  # Services in order of name, at most 64 in one reply: call it with 'more'. 'missing' are the names that nobody has.
-  method List(names: ?[]string, brief: ?bool) -> (services: []Service, missing: ?[]string)
+  # Services in order of name, at most 64 in one reply: call it with 'more'. 'worst' is what these services add to the exit
+  # status of 'guardianctl status'; 'missing' are the names that nobody has.
+  method List(names: ?[]string, brief: ?bool) -> (services: []Service, worst: int, missing: ?[]string)
 
   # Orders. With 'wait' (the default) the reply comes when the order has come true, or has failed.
   method Start(name: string, wait: ?bool) -> (name: string, note: string)

@@ -42,11 +42,11 @@ struct JSONValue {
   }
 
   /// Members in their order; none for anything but an object.
-  func forEachMember(_ body: (UnsafePointer<CChar>, JSONValue) -> Void) {
+  func forEachMember<E: Error>(_ body: (UnsafePointer<CChar>, JSONValue) throws(E) -> Void) throws(E) {
     var iterator = json_object_iter(raw)
     while let current = iterator {
       if let key = json_object_iter_key(current), let value = json_object_iter_value(current) {
-        body(key, JSONValue(raw: value))
+        try body(key, JSONValue(raw: value))
       }
       iterator = json_object_iter_next(raw, current)
     }

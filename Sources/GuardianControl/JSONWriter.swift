@@ -65,6 +65,13 @@ package struct JSONWriter: Sendable {
     endArray()
   }
 
+  /// - Parameter value: one whole JSON value.
+  package mutating func verbatim(_ value: [UInt8]) {
+    separate()
+    bytes += value
+    needsComma = true
+  }
+
   private mutating func raw(_ text: StaticString) {
     separate()
     bytes.append(contentsOf: UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))

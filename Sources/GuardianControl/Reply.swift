@@ -42,8 +42,14 @@ package enum Reply {
     message(into: &bytes, continues: continues) { json in
       json.key("services")
       json.beginArray()
-      for service in services { encode(service, brief: brief, into: &json) }
+      var worst: Int32 = 0
+      for service in services {
+        encode(service, brief: brief, into: &json)
+        worst = max(worst, service.exitCode(named: false))
+      }
       json.endArray()
+      json.key("worst")
+      json.integer(worst)
       if !missing.isEmpty {
         json.key("missing")
         json.strings(missing)

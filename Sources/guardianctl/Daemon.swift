@@ -118,6 +118,46 @@ final class Daemon {
     }
   }
 
+  /// The services of a list as bytes of JSON, appended to `out`; the exit status that they stand for, or a refusal.
+  func listedServices(
+    _ request: ControlRequest, patience: Int32?, into out: inout [UInt8]
+  ) throws(Fault) -> Result<Int32, ControlError> {
+    var worst: Int32 = 0
+    while true {
+      let next: Chunk?
+      do throws(FrameBuffer.Fault) {
+        next = try frames.next { bytes in
+          if let list = spliceList(bytes, into: &out) { return .spliced(list) }
+          return .decoded(decodeReply(bytes, to: request))
+        }
+      } catch {
+        throw .unreachable("guardian's answer is longer than 16 MiB")
+      }
+      switch next {
+      case .spliced(let list)?:
+        worst = max(worst, list.worst)
+        if !list.continues { return .success(worst) }
+      case .decoded(.success((.services(let services, _), let continues)))?:
+        for service in services {
+          var json = JSONWriter()
+          encode(service, brief: false, into: &json)
+          if let last = out.last, last != UInt8(ascii: "[") { out.append(UInt8(ascii: ",")) }
+          out += json.bytes
+          worst = max(worst, service.exitCode(named: false))
+        }
+        if !continues { return .success(worst) }
+      case .decoded(.success((.error(let error), _)))?: return .failure(error)
+      case .decoded(.success)?: throw .unreachable("cannot understand guardian's answer")
+      case .decoded(.failure(let fault))?: throw .unreachable("cannot understand guardian's answer: \(fault.reason)")
+      case nil: try receive(patience: patience)
+      }
+    }
+  }
+  private enum Chunk {
+    case spliced(SplicedList)
+    case decoded(Result<(body: ReplyBody, continues: Bool), ReplyFault>)
+  }
+
   func reply(to request: ControlRequest, patience: Int32?) throws(Fault) -> ReplyBody {
     var last: ReplyBody?
     try replies(to: request, patience: patience) { last = $0 }

@@ -70,6 +70,7 @@ struct Program {
       case .error(let error): refusal = error
       case .services, .done, .reloaded, .plan, .version: break
       }
+      if invocation.json, !named, refusal == nil { return try wholeList(daemon, list, summary) }
       try daemon.replies(to: list, patience: patience) { body in
         switch body {
         case .services(let chunk, let unknown):
@@ -127,6 +128,27 @@ struct Program {
       output.bytes += renderTable(services, style: style)
     }
     return worst
+  }
+
+  /// All services as JSON: the daemon's own bytes, passed on.
+  private mutating func wholeList(
+    _ daemon: Daemon, _ list: ControlRequest, _ summary: DaemonSummary
+  ) throws(Daemon.Fault) -> Int32 {
+    var bytes: [UInt8] = [UInt8(ascii: "[")]
+    switch try daemon.listedServices(list, patience: patience, into: &bytes) {
+    case .failure(let error): return fail(error.exitCode, error.word, error.sentence, json: true)
+    case .success(let worst):
+      bytes.append(UInt8(ascii: "]"))
+      json { json in
+        json.key("summary")
+        json.beginObject()
+        encode(summary, into: &json)
+        json.endObject()
+        json.key("services")
+        json.verbatim(bytes)
+      }
+      return worst
+    }
   }
 
   private mutating func order(_ invocation: Invocation) -> Int32 {

@@ -1,3 +1,4 @@
+import Glibc
 package import GuardianModel
 
 /// One reply as the client sees it.
@@ -66,25 +67,25 @@ package func decodePlan(_ bytes: UnsafeBufferPointer<UInt8>) -> Result<Plan, Rep
 
 private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyFault) -> ReplyBody {
   switch request {
-  case .list:
+  case .list(_, let brief):
     guard let list = p["services"], list.isArray else { throw ReplyFault(reason: "a list without services") }
     var services: [ServiceStatus] = []
     services.reserveCapacity(Reply.chunk)
-    for element in list.elements { services.append(try decodeService(element)) }
-    return .services(services, missing: try strings(p, "missing"))
+    for element in list.elements { services.append(try decodeService(element, brief: brief)) }
+    return .services(services, missing: try optionalStrings(p, "missing"))
   case .start, .stop, .restart, .release, .reset, .hold: return .done(note: try optionalText(p, "note") ?? "")
-  case .reload: return .reloaded(services: Int(try integer(p, "services")), diagnostics: try diagnostics(p))
+  case .reload: return .reloaded(services: Int(try integer(p["services"], "services")), diagnostics: try diagnostics(p))
   case .plan: return .plan(try plan(p))
   case .summary:
     var summary = DaemonSummary()
-    summary.line = try text(p, "line")
-    summary.state = try text(p, "state")
-    summary.warnings = try strings(p, "warnings")
+    summary.line = try text(p["line"], "line")
+    summary.state = try text(p["state"], "state")
+    summary.warnings = try optionalStrings(p, "warnings")
     summary.diagnostics = try diagnostics(p)
     return .summary(summary)
   case .version:
     var version = DaemonVersion()
-    version.version = try text(p, "version")
+    version.version = try text(p["version"], "version")
     p["guarantees"]?.forEachMember { key, value in
       version.guarantees.append(.init(String(cString: key), value.string ?? ""))
     }
@@ -112,50 +113,88 @@ private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> 
   }
 }
 
-private func decodeService(_ o: JSONValue) throws(ReplyFault) -> ServiceStatus {
-  var s = ServiceStatus(name: try text(o, "name"))
-  s.phase = try word(o, "phase")
-  s.settled = try flag(o, "settled")
-  s.wanted = try optionalWord(o, "wanted") ?? .up
-  s.step = try optionalWord(o, "step") ?? .restart
-  s.degraded = try flag(o, "degraded")
-  s.held = try flag(o, "held")
-  s.uptimeMilliseconds = try optionalInteger(o, "uptime_ms")
-  s.restarts = Int(try optionalInteger(o, "restarts") ?? 0)
-  s.strikes = Int(try optionalInteger(o, "strikes") ?? 0)
-  s.strikesAllowed = Int(try optionalInteger(o, "strikes_allowed") ?? 0)
-  s.disabledPlugins = try strings(o, "disabled_plugins")
-  s.kind = try optionalWord(o, "type") ?? .daemon
-  s.observe = try flag(o, "observe")
-  if let next = present(o, "next") {
-    s.next = .init(
-      action: try text(next, "action"), at: try time(next, "at"), inMilliseconds: try integer(next, "in_ms"))
+/// The members of a service, in the order in which guardian writes them: the next one is nearly always the one expected,
+/// which is what makes a long list quick.
+private enum Member: String, CaseIterable {
+  case name, description, wanted, phase, step, settled, degraded, pid, run, since, uptime_ms, restarts, strikes
+  case strikes_allowed, held, disabled_plugins, next, last_end, reason, type, observe, clears, pending_definition
+  case runbook, contact, log, status_text, notes
+}
+private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
+
+private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) -> ServiceStatus {
+  var s = ServiceStatus(name: "")
+  // What the brief form leaves out is as usual.
+  s.wanted = .up
+  s.phase = .running
+  s.settled = true
+  var seen: (name: Bool, phase: Bool, settled: Bool) = (false, brief, brief)
+  var expected = 0
+  try object.forEachMember { (key, value) throws(ReplyFault) in
+    var found = expected
+    var known = false
+    for _ in 0..<members.count {
+      if members[found].key.withUnsafeBufferPointer({ $0.baseAddress.map { strcmp($0, key) == 0 } ?? false }) {
+        known = true
+        break
+      }
+      found = found + 1 == members.count ? 0 : found + 1
+    }
+    if !known || value.isNull { return }
+    expected = found + 1 == members.count ? 0 : found + 1
+    switch members[found].member {
+    case .name:
+      s.name = try text(value, "name")
+      seen.name = true
+    case .description: s.description = try text(value, "description")
+    case .wanted: s.wanted = try word(value, "wanted")
+    case .phase:
+      s.phase = try word(value, "phase")
+      seen.phase = true
+    case .step: s.step = try word(value, "step")
+    case .settled:
+      s.settled = try flag(value, "settled")
+      seen.settled = true
+    case .degraded: s.degraded = try flag(value, "degraded")
+    case .pid: s.pid = Int32(exactly: try integer(value, "pid"))
+    case .run: s.run = try text(value, "run")
+    case .since: s.since = try time(value, "since")
+    case .uptime_ms: s.uptimeMilliseconds = try integer(value, "uptime_ms")
+    case .restarts: s.restarts = Int(try integer(value, "restarts"))
+    case .strikes: s.strikes = Int(try integer(value, "strikes"))
+    case .strikes_allowed: s.strikesAllowed = Int(try integer(value, "strikes_allowed"))
+    case .held: s.held = try flag(value, "held")
+    case .disabled_plugins: s.disabledPlugins = try strings(value, "disabled_plugins")
+    case .next:
+      s.next = .init(
+        action: try text(value["action"], "action"), at: try time(value["at"], "at"),
+        inMilliseconds: try integer(value["in_ms"], "in_ms"))
+    case .last_end: s.lastEnd = try decodeEnd(value)
+    case .reason: s.reason = try text(value, "reason")
+    case .type: s.kind = try word(value, "type")
+    case .observe: s.observe = try flag(value, "observe")
+    case .clears: s.clears = try text(value, "clears")
+    case .pending_definition: s.pendingDefinition = try flag(value, "pending_definition")
+    case .runbook: s.runbook = try text(value, "runbook")
+    case .contact: s.contact = try text(value, "contact")
+    case .log: s.log = try text(value, "log")
+    case .status_text: s.statusText = try text(value, "status_text")
+    case .notes: s.notes = try strings(value, "notes")
+    }
   }
-  if let end = present(o, "last_end") { s.lastEnd = try decodeEnd(end) }
-  s.reason = try optionalText(o, "reason") ?? ""
-  // From here on the brief form has nothing; `since` is there in every full one.
-  guard o["since"] != nil else { return s }
-  s.since = try time(o, "since")
-  s.description = try optionalText(o, "description") ?? ""
-  s.pid = try optionalInteger(o, "pid").flatMap { Int32(exactly: $0) }
-  s.run = try optionalText(o, "run")
-  s.clears = try optionalText(o, "clears") ?? ""
-  s.pendingDefinition = try flag(o, "pending_definition")
-  s.runbook = try optionalText(o, "runbook")
-  s.contact = try optionalText(o, "contact")
-  s.log = try optionalText(o, "log") ?? ""
-  s.statusText = try optionalText(o, "status_text") ?? ""
-  s.notes = try strings(o, "notes")
+  guard seen.name else { throw wrong("name") }
+  guard seen.phase else { throw wrong("phase") }
+  guard seen.settled else { throw wrong("settled") }
   return s
 }
 
 private func decodeEnd(_ o: JSONValue) throws(ReplyFault) -> ServiceStatus.LastEnd {
   var end = ServiceStatus.LastEnd(
-    cause: try text(o, "cause"), crashClass: try text(o, "class"), at: try time(o, "at"),
+    cause: try text(o["cause"], "cause"), crashClass: try text(o["class"], "class"), at: try time(o["at"], "at"),
     uptimeMilliseconds: try optionalInteger(o, "uptime_ms") ?? 0, text: try optionalText(o, "text") ?? "")
   end.code = try optionalInteger(o, "code").flatMap { Int32(exactly: $0) }
   end.signal = try optionalText(o, "signal")
-  end.core = try flag(o, "core")
+  end.core = try optionalFlag(o, "core")
   return end
 }
 
@@ -165,74 +204,74 @@ private func diagnostics(_ p: JSONValue) throws(ReplyFault) -> [Diagnostic] {
   for o in list.elements {
     result.append(
       Diagnostic(
-        try word(o, "severity"), file: try text(o, "file"),
+        try word(o["severity"], "severity"), file: try text(o["file"], "file"),
         line: try optionalInteger(o, "line").flatMap { Int(exactly: $0) },
         column: try optionalInteger(o, "column").flatMap { Int(exactly: $0) },
-        what: try text(o, "what"), why: try optionalText(o, "why") ?? "",
+        what: try text(o["what"], "what"), why: try optionalText(o, "why") ?? "",
         suggestion: try optionalText(o, "suggestion")))
   }
   return result
 }
 
 private func plan(_ p: JSONValue) throws(ReplyFault) -> Plan {
-  var result = Plan(name: try text(p, "name"), entries: [])
+  var result = Plan(name: try text(p["name"], "name"), entries: [])
   guard let entries = p["entries"], entries.isArray else { throw ReplyFault(reason: "a plan without entries") }
   for o in entries.elements {
     result.entries.append(
       PlanEntry(
-        earliest: .milliseconds(try integer(o, "earliest_ms")), latest: .milliseconds(try integer(o, "latest_ms")),
-        action: try text(o, "action"), step: try word(o, "step"), strikes: Int(try integer(o, "strikes")),
-        strikesAllowed: Int(try integer(o, "strikes_allowed")), text: try text(o, "text")))
+        earliest: .milliseconds(try integer(o["earliest_ms"], "earliest_ms")), latest: .milliseconds(try integer(o["latest_ms"], "latest_ms")),
+        action: try text(o["action"], "action"), step: try word(o["step"], "step"), strikes: Int(try integer(o["strikes"], "strikes")),
+        strikesAllowed: Int(try integer(o["strikes_allowed"], "strikes_allowed")), text: try text(o["text"], "text")))
   }
   return result
 }
 
 // Members. Null counts as absent; a wrong type is a fault.
 
+private func wrong(_ key: StaticString) -> ReplyFault { ReplyFault(reason: "'\(key)' is missing, or of the wrong type") }
 private func present(_ o: JSONValue, _ key: StaticString) -> JSONValue? {
   guard let value = o[key], !value.isNull else { return nil }
   return value
 }
-private func wrong(_ key: StaticString) -> ReplyFault { ReplyFault(reason: "'\(key)' is missing, or of the wrong type") }
 
-private func text(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> String {
-  guard let value = o[key]?.string else { throw wrong(key) }
-  return value
+private func text(_ value: JSONValue?, _ key: StaticString) throws(ReplyFault) -> String {
+  guard let text = value?.string else { throw wrong(key) }
+  return text
 }
 private func optionalText(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> String? {
   guard let value = present(o, key) else { return nil }
-  guard let text = value.string else { throw wrong(key) }
-  return text
+  return try text(value, key)
 }
-private func integer(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> Int64 {
-  guard let value = o[key]?.integer else { throw wrong(key) }
-  return value
+private func integer(_ value: JSONValue?, _ key: StaticString) throws(ReplyFault) -> Int64 {
+  guard let number = value?.integer else { throw wrong(key) }
+  return number
 }
 private func optionalInteger(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> Int64? {
   guard let value = present(o, key) else { return nil }
-  guard let number = value.integer else { throw wrong(key) }
-  return number
+  return try integer(value, key)
 }
-private func flag(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> Bool {
-  guard let value = present(o, key) else { return false }
-  guard let flag = value.bool else { throw wrong(key) }
+private func flag(_ value: JSONValue?, _ key: StaticString) throws(ReplyFault) -> Bool {
+  guard let flag = value?.bool else { throw wrong(key) }
   return flag
 }
-private func strings(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> [String] {
-  guard let value = present(o, key) else { return [] }
-  guard let strings = value.strings else { throw wrong(key) }
+private func strings(_ value: JSONValue?, _ key: StaticString) throws(ReplyFault) -> [String] {
+  guard let strings = value?.strings else { throw wrong(key) }
   return strings
 }
-private func time(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> WallTime {
-  guard let value = o[key]?.withBytes({ WallTime(rfc3339: $0) }), let time = value else { throw wrong(key) }
+private func optionalFlag(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> Bool {
+  guard let value = present(o, key) else { return false }
+  return try flag(value, key)
+}
+private func optionalStrings(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> [String] {
+  guard let value = present(o, key) else { return [] }
+  return try strings(value, key)
+}
+private func time(_ value: JSONValue?, _ key: StaticString) throws(ReplyFault) -> WallTime {
+  guard let read = value?.withBytes({ WallTime(rfc3339: $0) }), let time = read else { throw wrong(key) }
   return time
 }
-private func word<W: RawRepresentable<String>>(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> W {
-  guard let word: W = try optionalWord(o, key) else { throw wrong(key) }
-  return word
-}
-private func optionalWord<W: RawRepresentable<String>>(_ o: JSONValue, _ key: StaticString) throws(ReplyFault) -> W? {
-  guard let text = try optionalText(o, key) else { return nil }
+private func word<W: RawRepresentable<String>>(_ value: JSONValue?, _ key: StaticString) throws(ReplyFault) -> W {
+  let text = try text(value, key)
   guard let word = W(rawValue: text) else {
     throw ReplyFault(reason: "unknown \(key) '\(text)'; is guardian newer than guardianctl?")
   }
