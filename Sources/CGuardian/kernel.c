@@ -117,9 +117,9 @@ static int wait_for(idtype_t kind, pid_t pid, int flags, struct guardian_end *en
   return 1;
 }
 
-int guardian_reap_any(struct guardian_end *end) { return wait_for(P_ALL, 0, WNOHANG, end); }
-
-int guardian_peek_any(struct guardian_end *end) { return wait_for(P_ALL, 0, WNOHANG | WNOWAIT, end); }
+int guardian_peek_any(int of_this_thread, struct guardian_end *end) {
+  return wait_for(P_ALL, 0, WNOHANG | WNOWAIT | (of_this_thread ? __WNOTHREAD : 0), end);
+}
 
 int guardian_reap(pid_t pid, int wait, struct guardian_end *end) {
   return wait_for(P_PID, pid, wait ? 0 : WNOHANG, end);

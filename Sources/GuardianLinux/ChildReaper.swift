@@ -14,10 +14,12 @@ package enum ChildReaper {
   /// Reaps every child that has ended, at most `limit`; call again where that many came.
   ///
   /// A pid of no service is an orphan's, or that of a pending start. waitid(2).
-  package static func drain(limit: Int = 1024) -> [Ended] {
+  ///
+  /// - Parameter ofThisThread: Only children that this thread has started; for tests, which share a process.
+  package static func drain(limit: Int = 1024, ofThisThread: Bool = false) -> [Ended] {
     var found: [Ended] = []
     var end = guardian_end()
-    while found.count < limit, guardian_peek_any(&end) == 1 {
+    while found.count < limit, guardian_peek_any(ofThisThread ? 1 : 0, &end) == 1 {
       let pid = end.pid
       let traced = Self.traced(pid)
       // Somebody else's thread may have been quicker; the loop then simply looks again.

@@ -57,11 +57,9 @@ struct guardian_end {
   int status;
 };
 
-/// Reaps any child that has ended. 1 and `end`, 0 where none has, or -errno (ECHILD: there are no children).
-int guardian_reap_any(struct guardian_end *_Nonnull end);
+/// Looks at any child that has ended (of any thread, or of this one) and leaves it to be reaped. 1 and `end`, 0 where
+/// none has, or -errno (ECHILD: there are no children).
+int guardian_peek_any(int of_this_thread, struct guardian_end *_Nonnull end);
 
-/// Looks at any child that has ended and leaves it to be reaped later. As `guardian_reap_any`.
-int guardian_peek_any(struct guardian_end *_Nonnull end);
-
-/// Reaps child `pid` if it has ended; with `wait`, waits for it. As `guardian_reap_any`.
+/// Reaps child `pid` if it has ended; with `wait`, waits for it. Answers as `guardian_peek_any`.
 int guardian_reap(pid_t pid, int wait, struct guardian_end *_Nonnull end);
