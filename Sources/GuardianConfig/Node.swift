@@ -34,6 +34,15 @@ final class Node: Sendable {
     }
   }
 
+  /// A list or mapping with nothing in it.
+  var isEmpty: Bool {
+    switch content {
+    case .scalar: false
+    case .list(let items): items.isEmpty
+    case .mapping(let entries): entries.isEmpty
+    }
+  }
+
   /// `a list`, for sentences.
   var kind: String {
     switch content {

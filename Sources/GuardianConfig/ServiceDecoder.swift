@@ -45,7 +45,7 @@ struct ServiceDecoder {
     var command: [String] = []
     if let node = fields["command"] {
       command = self.command(node, "'command'") ?? []
-    } else if !inDefaults {
+    } else if !inDefaults && !fields.misspelt.contains("command") {
       fault(root, "no 'command'", "a service needs the program to run, as in 'command: [/path/to/program, argument]'")
     }
     var spec = ServiceSpec(name: name, process: ProcessSpec(command: command))
@@ -311,6 +311,7 @@ struct ServiceDecoder {
       switch (fields["run"], fields["move-aside"]) {
       case (let run?, nil): kind = command(run, "'run'").map { .run($0) }
       case (nil, let aside?): kind = exactPath(aside, "'move-aside'").map { .moveAside($0) }
+      case (nil, nil) where !fields.misspelt.isEmpty: break
       case (nil, nil): fault(item, "a repair without 'run' or 'move-aside'", "it would do nothing")
       case (_, let aside?): fault(aside, "'run' and 'move-aside' in one repair", "write two; they run in order")
       }
@@ -401,10 +402,10 @@ struct ServiceDecoder {
         }
       }
       if plugin.environment.isEmpty && plugin.arguments.isEmpty && plugin.hide.isEmpty {
-        if fields["environment"] == nil && fields["arguments"] == nil && fields["hide"] == nil {
+        // Whatever is there and gave nothing has been reported, unless it is really empty.
+        let given = fields["environment"] ?? fields["arguments"] ?? fields["hide"]
+        if given == nil && fields.misspelt.isEmpty || given?.isEmpty == true {
           fault(item, "plugin '\(name)' cannot be switched off", "it needs 'environment', 'arguments' or 'hide'")
-        } else if !log.blocked {
-          fault(item, "plugin '\(name)' cannot be switched off", "its 'environment', 'arguments' or 'hide' is empty")
         }
         continue
       }
@@ -508,6 +509,8 @@ extension ServiceDecoder {
   struct Fields {
     fileprivate let values: [String: Node]
     fileprivate let valid: [String]
+    /// What unknown keys were probably meant to be; already reported.
+    fileprivate let misspelt: Set<String>
     subscript(key: String) -> Node? {
       assert(valid.contains(key), "'\(key)' is not in the table of keys")
       return values[key]
@@ -525,6 +528,7 @@ extension ServiceDecoder {
       return nil
     }
     var values: [String: Node] = [:]
+    var misspelt: Set<String> = []
     for entry in entries {
       guard case .scalar(let word, _) = entry.key.content else { continue }  // reported by the composer
       if valid.contains(word) {
@@ -532,11 +536,12 @@ extension ServiceDecoder {
         continue
       }
       let near = nearestWord(to: word, among: valid)
+      misspelt.insert(near ?? "")
       fault(
         entry.key, "unknown key '\(brief(word))'",
         near == nil ? "valid here: " + valid.joined(separator: " ") : "", suggestion: near)
     }
-    return Fields(values: values, valid: valid)
+    return Fields(values: values, valid: valid, misspelt: misspelt)
   }
 
   /// `node` with what only the defaults say; mappings are merged key by key, everything else is replaced.
@@ -742,7 +747,7 @@ extension ServiceDecoder {
       if let text = plain(node), let number = Scalars.integer(Array(text.utf8)) {
         why = "a number needs its unit, as in \(number)s"
       } else if let text = plain(node), text.hasPrefix("-") {
-        why = "it cannot be negative"
+        why = "it cannot be negative; " + Scalars.durationForm
       }
       wrong(node, name, "a duration" + (other.map { " or " + $0 } ?? ""), why + "; at most 36500d")
       return nil
