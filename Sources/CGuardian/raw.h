@@ -19,7 +19,7 @@ GUARDIAN_RAW static inline long raw6(long number, long a, long b, long c, long d
 }
 
 /// A clone call whose child runs `body(context)` on the stack that the call names, and never returns from here.
-GUARDIAN_RAW __attribute__((noinline)) static long raw_clone(long number, long a, long b, long c,
+GUARDIAN_RAW __attribute__((noinline, unused)) static long raw_clone(long number, long a, long b, long c,
                                                              void (*body)(void *), void *context) {
   register long r10 __asm__("r10") = 0;
   register long r8 __asm__("r8") = 0;
@@ -54,7 +54,7 @@ GUARDIAN_RAW static inline long raw6(long number, long a, long b, long c, long d
 }
 
 /// A clone call whose child runs `body(context)` on the stack that the call names, and never returns from here.
-GUARDIAN_RAW __attribute__((noinline)) static long raw_clone(long number, long a, long b, long c,
+GUARDIAN_RAW __attribute__((noinline, unused)) static long raw_clone(long number, long a, long b, long c,
                                                              void (*body)(void *), void *context) {
   register long x8 __asm__("x8") = number;
   register long x0 __asm__("x0") = a;

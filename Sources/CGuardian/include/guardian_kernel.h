@@ -9,6 +9,14 @@ int guardian_pidfd_open(pid_t pid);
 /// Sends `signal` to the process behind `pidfd`; 0 or -errno. pidfd_send_signal(2).
 int guardian_pidfd_signal(int pidfd, int signal);
 
+/// Blocks the signals that guardian takes from its event loop, for this thread and those it makes later; 0 or -errno.
+/// As PID 1 that has happened before main. Children start with an empty mask all the same.
+int guardian_block_signals(void);
+
+/// Copies all extended attributes, access lists and security labels among them. 0, or -errno of the last that could not
+/// be copied; the others are.
+int guardian_copy_attributes(int from, int to);
+
 /// A pipe, read end first; both CLOEXEC and non-blocking. 0 or -errno. pipe2(2).
 int guardian_pipe(int *_Nonnull ends);
 
