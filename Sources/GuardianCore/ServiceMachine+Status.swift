@@ -117,14 +117,18 @@ extension ServiceMachine {
         "a changed definition or executable, a trial that settles, or `guardianctl release \(name)` releases it"
     }
     if record.strikes > 0 || record.step > .restart {
-      var text = "\(spec.startupWindow.description) of running after ready clears the strikes"
-      if record.step > .restart {
-        text +=
-          record.plugins.off
-          ? "; a start with plugins that settles leaves safe mode"
-          : "; \(spec.escalation.deescalateAfter.description) of settled running goes down one step"
+      var ways: [String] = []
+      if record.strikes > 0 {
+        ways.append("\(spec.startupWindow.description) of running after ready clears the strikes")
       }
-      return text + "; `guardianctl reset \(name)` clears all"
+      if record.step > .restart {
+        ways.append(
+          record.plugins.off
+            ? "a start with plugins that settles leaves safe mode"
+            : "\(spec.escalation.deescalateAfter.description) of settled running goes down one step")
+      }
+      ways.append("`guardianctl reset \(name)` clears all")
+      return ways.joined(separator: "; ")
     }
     return ""
   }
