@@ -47,3 +47,12 @@ package func cause(of death: Death) -> Cause {
   case .signal: return .signal
   }
 }
+
+/// Why a run ended that was told to: its signal is ours and accuses nobody.
+func causeOfOrderedEnd(_ death: Death) -> Cause {
+  switch death.status {
+  case .unseen: .unknown
+  case .code: .exit
+  case .signal: .signal
+  }
+}

@@ -85,7 +85,7 @@ extension ServiceMachine {
     let cause: Cause
     let ordered: Bool
     switch stop.purpose {
-    case .order, .restart: (cause, ordered) = (GuardianCore.cause(of: death), true)
+    case .order, .restart: (cause, ordered) = (causeOfOrderedEnd(death), true)
     case .fault(let why): (cause, ordered) = (why, false)
     case .death: (cause, ordered) = (GuardianCore.cause(of: death), false)
     }
