@@ -57,6 +57,16 @@ extension Programs {
       #expect(try facts["sleeping"] == "none")
     }
 
+    @Test func `an ordinary user's manager runs it as well`() throws {
+      #expect(try facts["user-start"] == "")
+      #expect(try facts["user-status-text"] == "1 service: 1 settled")
+      #expect(try facts["user-status"].contains("mine"))
+      #expect(try facts["user-reload"] == "")
+      #expect(try facts["user-active"] == "active")
+      #expect(try facts["user-stop"] == "")
+      #expect(try facts["user-left"] == "none")
+    }
+
     struct Pair: CustomTestStringConvertible {
       var who: String
       var testDescription: String { "as \(who)" }
