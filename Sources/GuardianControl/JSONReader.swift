@@ -32,7 +32,9 @@ struct JSONValue {
   func withBytes<R>(_ body: (UnsafeBufferPointer<UInt8>) -> R) -> R? {
     guard let text = json_string_value(raw) else { return nil }
     let count = json_string_length(raw)
-    return text.withMemoryRebound(to: UInt8.self, capacity: count) { body(UnsafeBufferPointer(start: $0, count: count)) }
+    return text.withMemoryRebound(to: UInt8.self, capacity: count) {
+      body(UnsafeBufferPointer(start: $0, count: count))
+    }
   }
 
   /// Elements; none for anything but an array.

@@ -21,7 +21,8 @@ func decodeMessage(_ bytes: UnsafeBufferPointer<UInt8>) -> DecodedMessage {
       oneway = try flag(root, "oneway", default: false)
       let call = try decodeCall(root, method: method)
       switch call {
-      case .left(let request): return .call(ControlCall(request, more: try flag(root, "more", default: false), oneway: oneway))
+      case .left(let request):
+        return .call(ControlCall(request, more: try flag(root, "more", default: false), oneway: oneway))
       case .right(let reply): return .introspection(oneway ? [] : reply)
       }
     } catch {

@@ -9,9 +9,7 @@ struct Surroundings {
   /// Guardian's own user.
   var identity: Identity
   var language: String?
-  /// The soft limit of open files that a service gets where its definition names none: 1,024 as everywhere under
-  /// systemd, or guardian's own where that was lower. What guardian's unit or guardian itself allows guardian is not the
-  /// services' business; programs that use select(2), or close every possible descriptor, would suffer from it.
+  /// The soft limit of open files before guardian raised its own.
   var softOpenFiles: UInt64?
   var canHide = false
   /// Orphans of services come to guardian.
@@ -37,10 +35,10 @@ struct Surroundings {
   /// What guardian needs for itself, and what it must give back to its children.
   mutating func takeOver() {
     var files = rlimit()
-    if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0 {
-      softOpenFiles = min(UInt64(files.rlim_cur), 1024)
+    if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0, files.rlim_cur < files.rlim_max {
+      softOpenFiles = UInt64(files.rlim_cur)
       files.rlim_cur = files.rlim_max
-      _ = setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
+      if setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) != 0 { softOpenFiles = nil }
     }
     do throws(SystemError) {
       try Subreaper.enable()

@@ -38,13 +38,23 @@ final class Daemon {
   }
 
   private static func directories(_ target: Invocation.Target) -> [String] {
-    let user = (variable("XDG_RUNTIME_DIR") ?? "/run/user/\(geteuid())") + "/guardian"
+    let user = userDirectory()
     switch target {
     case .directory(let path): return [path]
     case .user: return [user]
     case .system: return ["/run/guardian"]
     case .automatic: return access(user + "/control.sock", F_OK) == 0 ? [user, "/run/guardian"] : ["/run/guardian"]
     }
+  }
+
+  /// Where guardian puts it. In /tmp anybody could have made the directory, so there it must be our own.
+  private static func userDirectory() -> String {
+    if let runtime = variable("XDG_RUNTIME_DIR"), runtime.hasPrefix("/") { return runtime + "/guardian" }
+    let path = "/tmp/guardian-\(geteuid())"
+    var information = stat()
+    let ours =
+      lstat(path, &information) == 0 && information.st_uid == geteuid() && information.st_mode & S_IFMT == S_IFDIR
+    return ours ? path : "/run/user/\(geteuid())/guardian"
   }
 
   private static func connect(directory: String) throws(Fault) -> Daemon {
@@ -171,7 +181,9 @@ final class Daemon {
       let ready = retrying { poll(&waiting, 1, patience * 1000) }
       if ready == 0 { throw .unreachable("guardian at \(path) has not answered for \(patience) s") }
     }
-    let count = buffer.withUnsafeMutableBytes { room in retrying { Int32(recv(socket, room.baseAddress, room.count, 0)) } }
+    let count = buffer.withUnsafeMutableBytes { room in
+      retrying { Int32(recv(socket, room.baseAddress, room.count, 0)) }
+    }
     if count > 0 {
       buffer.withUnsafeBytes { frames.append(UnsafeRawBufferPointer(rebasing: $0[..<Int(count)])) }
     } else if count == 0 {

@@ -50,6 +50,7 @@ func standardStyle() -> Style {
   }
   style.colour = terminal && variable("NO_COLOR") == nil && variable("TERM") != "dumb"
   let locale = variable("LC_ALL") ?? variable("LC_CTYPE") ?? variable("LANG") ?? ""
-  style.unicode = locale.utf8.count >= 5 && locale.lowercased().hasSuffix("utf-8") || locale.lowercased().hasSuffix("utf8")
+  style.unicode =
+    locale.utf8.count >= 5 && locale.lowercased().hasSuffix("utf-8") || locale.lowercased().hasSuffix("utf8")
   return style
 }

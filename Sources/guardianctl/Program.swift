@@ -153,16 +153,20 @@ struct Program {
 
   private mutating func order(_ invocation: Invocation) -> Int32 {
     var results: [OrderResult] = []
-    let daemon: Daemon
-    do throws(Daemon.Fault) {
-      daemon = try Daemon.connect(to: invocation.target)
-      // All at once, so that the services start side by side as far as guardian allows.
-      try daemon.send(invocation.names.map { ControlCall(request(invocation, $0)) })
-    } catch {
-      return fail(error, json: invocation.json)
-    }
-    for name in invocation.names {
+    var daemons: [Daemon] = []
+    for (index, name) in invocation.names.enumerated() {
       do throws(Daemon.Fault) {
+        // One connection has one answer at a time, so each order has its own and the services start side by side; some
+        // dozens at once, since guardian serves others too.
+        if index % 32 == 0 {
+          daemons = []
+          for name in invocation.names[index...].prefix(32) {
+            let daemon = try Daemon.connect(to: invocation.target)
+            try daemon.send([ControlCall(request(invocation, name))])
+            daemons.append(daemon)
+          }
+        }
+        let daemon = daemons[index % 32]
         switch try daemon.reply(to: request(invocation, name), patience: nil) {
         case .error(let error): results.append(OrderResult(name: name, error: error))
         case .done(let note): results.append(OrderResult(name: name, note: note))
@@ -170,15 +174,26 @@ struct Program {
         }
       } catch {
         // What has been answered is true all the same.
-        report(invocation, results)
-        return fail(error, json: invocation.json)
+        return fail(error, json: invocation.json) { Self.write(results, into: &$0) }
       }
-      // A person who waits wants to see each as it comes.
-      if !invocation.json, let last = results.last { report(invocation, [last]) }
-      if !invocation.json, !output.flush() { return ExitCode.failed }
-      if !invocation.json { output.bytes = [] }
+      guard let last = results.last else { continue }
+      if let error = last.error { complain("\(last.name): \(error.sentence)") }
+      // A person who waits wants to see each as it comes; JSON is one object at the end.
+      if !invocation.json {
+        if last.error == nil {
+          output.bytes += "\(printable(last.name)): \(last.note.isEmpty ? "done" : printable(last.note))\n".utf8
+        }
+        if !output.flush() { return ExitCode.failed }
+        output.bytes = []
+      }
     }
-    if invocation.json { report(invocation, results) }
+    if invocation.json {
+      let worst = results.filter { $0.error != nil }.max { ($0.error?.exitCode ?? 0) < ($1.error?.exitCode ?? 0) }
+      json { json in
+        Self.write(results, into: &json)
+        if let worst, let error = worst.error { encode(error, about: worst.name, into: &json) }
+      }
+    }
     return results.reduce(0) { max($0, $1.error?.exitCode ?? 0) }
   }
 
@@ -200,37 +215,24 @@ struct Program {
     }
   }
 
-  private mutating func report(_ invocation: Invocation, _ results: [OrderResult]) {
+  private static func write(_ results: [OrderResult], into json: inout JSONWriter) {
+    json.key("results")
+    json.beginArray()
     for result in results {
+      json.beginObject()
+      json.key("name")
+      json.string(result.name)
+      json.key("done")
+      json.bool(result.error == nil)
       if let error = result.error {
-        complain("\(result.name): \(error.sentence)")
-      } else if !invocation.json {
-        let note = result.note.isEmpty ? "done" : result.note
-        output.bytes += "\(printable(result.name)): \(printable(note))\n".utf8
+        encode(error, into: &json)
+      } else {
+        json.key("note")
+        json.string(result.note)
       }
+      json.endObject()
     }
-    guard invocation.json else { return }
-    let worst = results.filter { $0.error != nil }.max { ($0.error?.exitCode ?? 0) < ($1.error?.exitCode ?? 0) }
-    json { json in
-      json.key("results")
-      json.beginArray()
-      for result in results {
-        json.beginObject()
-        json.key("name")
-        json.string(result.name)
-        json.key("done")
-        json.bool(result.error == nil)
-        if let error = result.error {
-          encode(error, into: &json)
-        } else {
-          json.key("note")
-          json.string(result.note)
-        }
-        json.endObject()
-      }
-      json.endArray()
-      if let worst, let error = worst.error { encode(error, about: worst.name, into: &json) }
-    }
+    json.endArray()
   }
 
   private mutating func reload(_ invocation: Invocation) -> Int32 {
@@ -306,7 +308,8 @@ struct Program {
     } else {
       fromStart = true
       guard let path = GuardianProgram.find() else {
-        return fail(ExitCode.failed, "failed", "cannot find the guardian program, which makes the plan", json: invocation.json)
+        return fail(
+          ExitCode.failed, "failed", "cannot find the guardian program, which makes the plan", json: invocation.json)
       }
       for name in invocation.names {
         var arguments = ["--plan", name]
@@ -415,7 +418,8 @@ struct Program {
   }
 
   private mutating func fail(
-    _ status: Int32, _ word: String, _ sentence: String, json wanted: Bool, _ more: (inout JSONWriter) -> Void = { _ in }
+    _ status: Int32, _ word: String, _ sentence: String, json wanted: Bool,
+    _ more: (inout JSONWriter) -> Void = { _ in }
   ) -> Int32 {
     complain(sentence)
     if wanted {

@@ -91,7 +91,9 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
   let verb = invocation.verb.rawValue
   switch invocation.verb.names {
   case .none:
-    if let name = invocation.names.first { throw UsageFault(text: "'\(verb)' takes no name, but got '\(printable(name))'") }
+    if let name = invocation.names.first {
+      throw UsageFault(text: "'\(verb)' takes no name, but got '\(printable(name))'")
+    }
   case .some:
     if invocation.names.isEmpty { throw UsageFault(text: "'\(verb)' needs the name of a service") }
   case .any: break
@@ -116,9 +118,12 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     case .untilBoot: invocation.untilBoot = true
     case .holdFor:
       guard let milliseconds = parseMilliseconds(value) else {
-        throw UsageFault(text: "--for '\(printable(value))' is no time; write it like 500ms, 10s, 5min, 2h, 1d, 1min30s")
+        throw UsageFault(
+          text: "--for '\(printable(value))' is no time; write it like 500ms, 10s, 5min, 2h, 1d, 1min30s")
       }
-      guard milliseconds <= maximumHold else { throw UsageFault(text: "--for \(printable(value)) is longer than ten years") }
+      guard milliseconds <= maximumHold else {
+        throw UsageFault(text: "--for \(printable(value)) is longer than ten years")
+      }
       invocation.holdMilliseconds = milliseconds
     case .fromStart: invocation.fromStart = true
     case .help, .version: break

@@ -219,8 +219,10 @@ private func plan(_ p: JSONValue) throws(ReplyFault) -> Plan {
   for o in entries.elements {
     result.entries.append(
       PlanEntry(
-        earliest: .milliseconds(try integer(o["earliest_ms"], "earliest_ms")), latest: .milliseconds(try integer(o["latest_ms"], "latest_ms")),
-        action: try text(o["action"], "action"), step: try word(o["step"], "step"), strikes: Int(try integer(o["strikes"], "strikes")),
+        earliest: .milliseconds(try integer(o["earliest_ms"], "earliest_ms")),
+        latest: .milliseconds(try integer(o["latest_ms"], "latest_ms")),
+        action: try text(o["action"], "action"), step: try word(o["step"], "step"),
+        strikes: Int(try integer(o["strikes"], "strikes")),
         strikesAllowed: Int(try integer(o["strikes_allowed"], "strikes_allowed")), text: try text(o["text"], "text")))
   }
   return result
@@ -228,7 +230,9 @@ private func plan(_ p: JSONValue) throws(ReplyFault) -> Plan {
 
 // Members. Null counts as absent; a wrong type is a fault.
 
-private func wrong(_ key: StaticString) -> ReplyFault { ReplyFault(reason: "'\(key)' is missing, or of the wrong type") }
+private func wrong(_ key: StaticString) -> ReplyFault {
+  ReplyFault(reason: "'\(key)' is missing, or of the wrong type")
+}
 private func present(_ o: JSONValue, _ key: StaticString) -> JSONValue? {
   guard let value = o[key], !value.isNull else { return nil }
   return value

@@ -2,6 +2,10 @@
 package struct SplicedList: Hashable, Sendable {
   package var worst: Int32
   package var continues: Bool
+  package init(worst: Int32, continues: Bool) {
+    self.worst = worst
+    self.continues = continues
+  }
 }
 
 /// Appends the elements of a list reply to `out`, with a comma before them where something is there already, and decodes

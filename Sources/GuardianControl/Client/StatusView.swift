@@ -65,14 +65,6 @@ private enum Column: Int, CaseIterable {
     case .why: 6
     }
   }
-  /// It may be cut down to this; nil: whole or not at all.
-  var least: Int? {
-    switch self {
-    case .name: 8
-    case .why: 16
-    case .state, .step, .strikes, .next, .uptime: nil
-    }
-  }
 }
 
 /// The table of `status`. A column in which nothing is said is left out; what does not fit is cut, then dropped.
@@ -125,26 +117,25 @@ package func renderTable(_ services: [ServiceStatus], style: Style) -> [UInt8] {
   return out
 }
 
-/// First the explanation shrinks, then columns go by rank, then names are cut.
+/// The explanation shrinks and goes first; long names are cut rather than a column lost, as long as that is enough.
 private func fit(_ shown: inout [Column], _ widths: inout [Int], _ limit: Int) {
-  func total() -> Int { shown.reduce(0) { $0 + widths[$1.rawValue] } + 2 * max(0, shown.count - 1) }
-  func shrink(_ column: Column) {
-    guard let least = column.least, shown.contains(column) else { return }
-    let over = total() - limit
-    if over > 0 { widths[column.rawValue] = max(least, widths[column.rawValue] - over) }
+  func over() -> Int { shown.reduce(-limit) { $0 + widths[$1.rawValue] } + 2 * max(0, shown.count - 1) }
+  func shrink(_ column: Column, to least: Int) {
+    let excess = over()
+    if excess > 0, shown.contains(column) {
+      widths[column.rawValue] = max(min(least, widths[column.rawValue]), widths[column.rawValue] - excess)
+    }
   }
-  // Names of up to 24 columns stay whole as long as there is a column that matters less.
-  if total() > limit, widths[Column.name.rawValue] > 24 {
-    widths[Column.name.rawValue] = max(24, widths[Column.name.rawValue] - (total() - limit))
-  }
-  while total() > limit {
-    shrink(.why)
-    if total() <= limit { break }
-    if shown.count <= 2 { break }
-    guard let last = shown.max(by: { $0.rank < $1.rank }) else { break }
+  let name = Column.name.rawValue
+  shrink(.name, to: 24)
+  shrink(.why, to: 16)
+  while over() > 0, shown.count > 2, let last = shown.max(by: { $0.rank < $1.rank }) {
+    // The last column besides name and state is worth a shorter name than the others are.
+    let least = last == .why ? 24 : shown.count == 3 ? 10 : 16
+    if widths[name] - over() >= least { break }
     shown.removeAll { $0 == last }
   }
-  shrink(.name)
+  shrink(.name, to: 8)
 }
 
 /// One service in full. `now` is only for saying how long ago something was.
@@ -168,9 +159,11 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
     add("Process", "\(pid)" + (s.uptimeMilliseconds.map { ", up \(shortTime(milliseconds: $0))" } ?? ""))
   }
   add("Run", s.run ?? "")
-  let strikes = s.strikesAllowed > 0 ? "\(s.strikes) of \(s.strikesAllowed)" : "\(s.strikes)"
   add("Step", s.step.rawValue, s.step == .restart ? .plain : .doubtful)
-  add("Strikes", strikes, s.strikes > 0 ? .doubtful : .plain)
+  if s.strikesAllowed > 0 || s.strikes > 0 {
+    let strikes = s.strikesAllowed > 0 ? "\(s.strikes) of \(s.strikesAllowed)" : "\(s.strikes)"
+    add("Strikes", strikes, s.strikes > 0 ? .doubtful : .plain)
+  }
   if s.restarts > 0 { add("Restarts", "\(s.restarts)") }
   if let end = s.lastEnd {
     add(
@@ -224,8 +217,8 @@ package func renderPlan(_ plan: Plan, fromStart: Bool, style: Style) -> [UInt8] 
     + (fromStart ? "from zero" : "from its present state") + ":"
   for part in wrap(head, width: style.width) { out += (style.paint(part, .strong) + "\n").utf8 }
   let rows = plan.entries.map { entry -> [Cell] in
-    let from = shortTime(milliseconds: entry.earliest.milliseconds)
-    let to = shortTime(milliseconds: entry.latest.milliseconds)
+    let from = exactTime(milliseconds: entry.earliest.milliseconds)
+    let to = exactTime(milliseconds: entry.latest.milliseconds)
     return [
       Cell(from == to ? "+\(from)" : "+\(from) \(style.dash) \(to)"), Cell(entry.step.rawValue),
       entry.strikesAllowed > 0 ? Cell("\(entry.strikes) of \(entry.strikesAllowed)") : .empty,

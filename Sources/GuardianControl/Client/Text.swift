@@ -120,6 +120,14 @@ func shortTime(milliseconds: Int64) -> String {
   }
 }
 
+/// As `shortTime`, but below a minute to the millisecond: `1.65s`.
+func exactTime(milliseconds: Int64) -> String {
+  guard (1000..<60_000).contains(milliseconds) else { return shortTime(milliseconds: milliseconds) }
+  var digits = String(milliseconds % 1000 + 1000).dropFirst()
+  while digits.last == "0" { digits.removeLast() }
+  return "\(milliseconds / 1000)" + (digits.isEmpty ? "s" : ".\(digits)s")
+}
+
 /// Breaks at spaces into lines of at most `width` columns; a word that is longer gets a line of its own.
 func wrap(_ text: String, width: Int?) -> [String] {
   guard let width, columns(text) > width else { return [text] }

@@ -1,0 +1,383 @@
+import GuardianControl
+import GuardianModel
+import Glibc
+import Testing
+
+/// A directory of its own for each test, and nothing left of it afterwards.
+final class Scratch: Sendable {
+  let path: String
+  init() {
+    var template = Array("/tmp/guardianctl-test-XXXXXX".utf8CString)
+    path = mkdtemp(&template).map { String(cString: $0) } ?? ""
+    precondition(!path.isEmpty, "no scratch directory")
+  }
+  deinit {
+    guard let directory = opendir(path) else { return }
+    while let entry = readdir(directory) {
+      let name = withUnsafeBytes(of: &entry.pointee.d_name) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+      unlink("\(path)/\(name)")
+    }
+    closedir(directory)
+    rmdir(path)
+  }
+}
+
+/// A guardian that says what the test has written down: a real socket, a thread for each client, the real codec.
+final class FakeGuardian: Sendable {
+  enum Answer { case bytes([UInt8]), silence, hangUp }
+  private let listener: CInt
+  private let answer: @Sendable (ControlCall) -> Answer
+
+  init(in directory: String, _ answer: @escaping @Sendable (ControlCall) -> Answer) {
+    self.answer = answer
+    unlink("\(directory)/control.sock")
+    listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    var name = sockaddr_un()
+    name.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &name.sun_path) { $0.copyBytes(from: "\(directory)/control.sock".utf8.prefix(107)) }
+    let size = socklen_t(MemoryLayout<sockaddr_un>.size)
+    let bound = withUnsafePointer(to: &name) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(listener, $0, size) }
+    }
+    precondition(bound == 0 && listen(listener, 8) == 0, "cannot listen")
+    start { $0.serve() }
+  }
+
+  /// The thread ends, and lets go of this object, when the listener has been shut down.
+  func stop() { shutdown(listener, Int32(SHUT_RDWR)) }
+
+  private func serve() {
+    while true {
+      let client = accept(listener, nil, nil)
+      if client < 0 { break }
+      start { fake in
+        fake.converse(client)
+        close(client)
+      }
+    }
+    close(listener)
+  }
+
+  private final class Work: Sendable {
+    let guardian: FakeGuardian
+    let body: @Sendable (FakeGuardian) -> Void
+    init(_ guardian: FakeGuardian, _ body: @escaping @Sendable (FakeGuardian) -> Void) {
+      self.guardian = guardian
+      self.body = body
+    }
+  }
+  private func start(_ body: @escaping @Sendable (FakeGuardian) -> Void) {
+    var thread = pthread_t()
+    pthread_create(
+      &thread, nil,
+      { raw in
+        if let raw {
+          let work = Unmanaged<Work>.fromOpaque(raw).takeRetainedValue()
+          work.body(work.guardian)
+        }
+        return nil
+      }, Unmanaged.passRetained(Work(self, body)).toOpaque())
+    pthread_detach(thread)
+  }
+
+  private func converse(_ client: CInt) {
+    var connection = ControlConnection()
+    var buffer = [UInt8](repeating: 0, count: 16_384)
+    while true {
+      let count = read(client, &buffer, buffer.count)
+      if count <= 0 { return }
+      buffer.withUnsafeBytes { connection.receive(UnsafeRawBufferPointer(rebasing: $0[..<count])) }
+      while let input = connection.next() {
+        var output: [UInt8] = []
+        switch input {
+        case .reply(let bytes): output = bytes
+        case .close(let bytes):
+          _ = send(client, bytes, bytes.count, Int32(MSG_NOSIGNAL))
+          return
+        case .call(let call):
+          switch answer(call) {
+          case .bytes(let bytes): output = bytes
+          case .silence: break
+          case .hangUp: return
+          }
+        }
+        _ = send(client, output, output.count, Int32(MSG_NOSIGNAL))
+      }
+    }
+  }
+}
+
+struct Finished {
+  var status: Int32
+  var output: String, errors: String
+}
+
+/// Runs guardianctl with a bare environment.
+func guardianctl(_ arguments: [String], in scratch: Scratch, environment: [String] = [], output: String? = nil)
+  -> Finished
+{
+  var buffer = [UInt8](repeating: 0, count: 4096)
+  let length = buffer.withUnsafeMutableBytes { room in
+    room.bindMemory(to: CChar.self).baseAddress.map { readlink("/proc/self/exe", $0, room.count) } ?? -1
+  }
+  let own = String(decoding: buffer[..<max(0, length)], as: UTF8.self)
+  let program = own.split(separator: "/").dropLast().reduce("") { $0 + "/" + $1 } + "/guardianctl"
+
+  let standard = output ?? scratch.path + "/stdout", errors = scratch.path + "/stderr"
+  var actions = posix_spawn_file_actions_t()
+  posix_spawn_file_actions_init(&actions)
+  defer { posix_spawn_file_actions_destroy(&actions) }
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+  posix_spawn_file_actions_addopen(&actions, 1, standard, O_WRONLY | O_CREAT | (output == nil ? O_TRUNC : 0), 0o600)
+  posix_spawn_file_actions_addopen(&actions, 2, errors, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
+  func list(_ words: [String]) -> [UnsafeMutablePointer<CChar>?] { words.map { strdup($0) } + [nil] }
+  let argv = list([program] + arguments), envp = list(["PATH=/nonexistent"] + environment)
+  defer { for word in argv + envp { free(word) } }
+  var child: pid_t = 0
+  let failure = posix_spawn(&child, program, &actions, nil, argv, envp)
+  guard failure == 0 else {
+    Issue.record("cannot run \(program): \(String(cString: strerror(failure)))")
+    return Finished(status: -1, output: "", errors: "")
+  }
+  var status: Int32 = 0
+  while waitpid(child, &status, 0) < 0, errno == EINTR {}
+  func contents(_ path: String) -> String {
+    guard let stream = fopen(path, "r") else { return "" }
+    defer { fclose(stream) }
+    var all: [UInt8] = [], piece = [UInt8](repeating: 0, count: 65_536)
+    while true {
+      let count = fread(&piece, 1, piece.count, stream)
+      if count == 0 { return all.text }
+      all += piece[..<count]
+    }
+  }
+  let code = status & 0x7f == 0 ? (status >> 8) & 0xff : 128 + (status & 0x7f)
+  return Finished(status: code, output: output == nil ? contents(standard) : "", errors: contents(errors))
+}
+
+/// A guardian with the services of `zoo`, in chunks of two.
+private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
+  FakeGuardian(in: scratch.path) { call in
+    var bytes: [UInt8] = []
+    switch call.request {
+    case .summary:
+      var summary = DaemonSummary()
+      summary.line = "6 services: 1 settled, 1 quarantined (mailer)"
+      Reply.summary(summary, into: &bytes)
+    case .list(let names, let brief):
+      let wanted = names.map { names in zoo.filter { names.contains($0.name) } } ?? zoo
+      let missing = names?.filter { name in !zoo.contains { $0.name == name } } ?? []
+      for start in stride(from: 0, to: max(1, wanted.count), by: 2) {
+        let end = min(start + 2, wanted.count)
+        Reply.list(
+          wanted[start..<end], missing: end == wanted.count ? missing : [], brief: brief, continues: end < wanted.count,
+          into: &bytes)
+      }
+    case .start(let name, _), .restart(let name, _), .release(let name, _), .reset(let name, _),
+      .stop(let name, _, _), .hold(let name, _, _):
+      switch name {
+      case "nosuch": Reply.error(.noSuchService(name: name), into: &bytes)
+      case "badexec": Reply.error(.failed(reason: "cannot run /bin/x: no such file"), into: &bytes)
+      case "forbidden": Reply.error(.notPermitted(reason: "only root may"), into: &bytes)
+      case "gone": return .hangUp
+      default: Reply.done(name: name, note: name == "mailer" ? "one trial now" : "", into: &bytes)
+      }
+    case .reload:
+      Reply.error(
+        .configurationFault([Diagnostic(file: "services/a.yaml", line: 2, column: 3, what: "unknown key 'x'")]),
+        into: &bytes)
+    case .plan(let name, _):
+      if name == "nosuch" {
+        Reply.error(.noSuchService(name: name), into: &bytes)
+      } else {
+        Reply.plan(
+          name: name,
+          entries: [
+            PlanEntry(
+              earliest: .zero, latest: .zero, action: "start", step: .restart, strikes: 0, strikesAllowed: 3,
+              text: "start")
+          ], into: &bytes)
+      }
+    case .version:
+      var version = DaemonVersion()
+      version.guarantees = [.init("process set", "session and subreaper")]
+      Reply.version(version, into: &bytes)
+    }
+    return .bytes(bytes)
+  }
+}
+
+@Suite struct `guardianctl with a guardian` {
+  let scratch = Scratch()
+
+  private func ask(_ line: String) -> Finished {
+    let server = zooGuardian(scratch)
+    defer { server.stop() }
+    return guardianctl(line.split(separator: " ").map(String.init) + ["--runtime", scratch.path], in: scratch)
+  }
+
+  @Test func `shows all services, and the worst of them in its exit status`() {
+    let shown = ask("status")
+    #expect(shown.status == 5)
+    #expect(shown.errors == "")
+    #expect(shown.output.hasPrefix("6 services: 1 settled, 1 quarantined (mailer)\nNAME "))
+    #expect(shown.output.split(separator: "\n").count == zoo.count + 2)
+  }
+
+  @Test func `prints one JSON object with all services`() {
+    let shown = ask("--json")
+    #expect(shown.status == 5)
+    #expect(shown.errors == "")
+    #expect(shown.output.hasPrefix(#"{"schema":1,"summary":{"line":"6 services"#))
+    #expect(shown.output.hasSuffix("]}\n"))
+    for service in zoo { #expect(shown.output.contains(#"{"name":"\#(service.name)","description""#)) }
+  }
+
+  @Test func `names a service that nobody knows, and shows the others`() {
+    let shown = ask("status db nosuch")
+    #expect(shown.status == 4)
+    #expect(shown.errors == "guardianctl: no such service: nosuch\n")
+    #expect(shown.output.hasPrefix("db\n"))
+    let json = ask("status db nosuch --json")
+    #expect(json.status == 4)
+    #expect(json.output.contains(#""error":{"name":"no-such-service","message":"no such service: nosuch""#))
+    #expect(ask("status old").status == 3)
+    #expect(ask("status web").status == 2)
+    #expect(ask("status api").status == 1)
+    #expect(ask("status db").status == 0)
+  }
+
+  struct Order: CustomTestStringConvertible {
+    var line: String, status: Int32, output: String, errors: String
+    var testDescription: String { line }
+  }
+  // What went wrong elsewhere: exit 0 on a failed start.
+  @Test(arguments: [
+    Order(line: "start db", status: 0, output: "db: done\n", errors: ""),
+    Order(line: "stop db", status: 0, output: "db: done\n", errors: ""),
+    Order(line: "start mailer", status: 0, output: "mailer: one trial now\n", errors: ""),
+    Order(line: "restart nosuch", status: 4, output: "", errors: "guardianctl: nosuch: no such service\n"),
+    Order(
+      line: "start badexec", status: 1, output: "", errors: "guardianctl: badexec: cannot run /bin/x: no such file\n"),
+    Order(
+      line: "stop forbidden", status: 77, output: "",
+      errors: "guardianctl: forbidden: not permitted: only root may\n"),
+    Order(
+      line: "start badexec db nosuch", status: 4, output: "db: done\n",
+      errors: "guardianctl: badexec: cannot run /bin/x: no such file\nguardianctl: nosuch: no such service\n"),
+    Order(line: "hold db --for 1h", status: 0, output: "db: done\n", errors: ""),
+    Order(
+      line: "start db gone", status: 6, output: "db: done\n",
+      errors: "guardianctl: guardian closed the connection before it had answered\n"),
+    Order(
+      line: "reload", status: 1, output: "",
+      errors: "guardianctl: services/a.yaml:2:3: unknown key 'x'\n"
+        + "guardianctl: the configuration has a fault; services keep their last good definition\n"),
+    Order(line: "plan nosuch", status: 4, output: "", errors: "guardianctl: nosuch: no such service\n"),
+  ])
+  func `tells the truth about an order`(_ c: Order) {
+    let done = ask(c.line)
+    #expect(done.status == c.status)
+    #expect(done.output == c.output)
+    #expect(done.errors == c.errors)
+  }
+
+  @Test func `prints the results of orders as one JSON object`() {
+    let done = ask("start badexec db --json")
+    #expect(done.status == 1)
+    #expect(
+      done.output == #"{"schema":1,"results":[{"name":"badexec","done":false,"error":{"name":"failed","#
+        + #""message":"cannot run /bin/x: no such file"}},{"name":"db","done":true,"note":""}],"#
+        + #""error":{"name":"failed","message":"badexec: cannot run /bin/x: no such file"}}"# + "\n")
+  }
+
+  @Test func `loses no result when guardian goes away in between, and prints one object`() {
+    let done = ask("start db gone --json")
+    #expect(done.status == 6)
+    #expect(done.output.split(separator: "\n").count == 1)
+    #expect(done.output.contains(#""name":"unreachable""#))
+    #expect(done.output.contains(#"{"name":"db","done":true,"note":""}"#))
+  }
+
+  @Test func `shows plan and versions`() {
+    #expect(ask("plan web").output.contains("\n+0s   restart  0 of 3   start\n"))
+    #expect(ask("plan web --json").output.hasPrefix(#"{"schema":1,"plans":[{"name":"web","entries":[{"#))
+    #expect(ask("version").output.contains("process set  session and subreaper"))
+  }
+
+  @Test func `whose answer cannot be written fails`() {
+    let server = zooGuardian(scratch)
+    defer { server.stop() }
+    let full = guardianctl(["status", "db", "--runtime", scratch.path], in: scratch, output: "/dev/full")
+    #expect(full.status == 1)
+    #expect(full.errors.hasPrefix("guardianctl: cannot write the answer: "))
+  }
+
+  @Test func `finds the user's own before the system's`() {
+    let server = zooGuardian(scratch)
+    defer { server.stop() }
+    // The socket lies in a directory called guardian below XDG_RUNTIME_DIR.
+    let runtime = Scratch()
+    symlink(scratch.path, runtime.path + "/guardian")
+    let shown = guardianctl(["status", "db"], in: scratch, environment: ["XDG_RUNTIME_DIR=\(runtime.path)"])
+    #expect(shown.status == 0)
+    #expect(guardianctl(["--user"], in: scratch, environment: ["XDG_RUNTIME_DIR=\(runtime.path)"]).status == 5)
+  }
+
+  @Test func `reaches a socket behind a path of any length`() {
+    let server = zooGuardian(scratch)
+    defer { server.stop() }
+    let long = scratch.path + String(repeating: "/.", count: 150)
+    #expect(guardianctl(["status", "db", "--runtime", long], in: scratch).status == 0)
+  }
+}
+
+@Suite struct `guardianctl without a guardian` {
+  let scratch = Scratch()
+
+  // What went wrong elsewhere: chatter in front of the JSON.
+  @Test(arguments: [
+    ["status"], ["start", "a"], ["stop", "a"], ["reload"], ["version"], ["hold", "a", "--for", "1s"],
+  ])
+  func `says so on standard error, and in JSON prints one object`(verb: [String]) {
+    let plain = guardianctl(verb + ["--runtime", scratch.path], in: scratch)
+    #expect(plain.status == 6)
+    #expect(
+      plain.errors
+        == "guardianctl: cannot reach guardian: there is no \(scratch.path)/control.sock; is guardian running?\n"
+    )
+    let json = guardianctl(verb + ["--json", "--runtime", scratch.path], in: scratch)
+    #expect(json.status == 6)
+    #expect(json.output.hasPrefix(#"{"schema":1,"#))
+    #expect(json.output.hasSuffix("}}\n"))
+    #expect(json.output.contains(#""error":{"name":"unreachable","message":"cannot reach guardian"#))
+  }
+
+  @Test func `tells a socket without a listener from a missing one`() {
+    FakeGuardian(in: scratch.path) { _ in .silence }.stop()
+    let deadline = time(nil) + 5
+    var last = Finished(status: 0, output: "", errors: "")
+    while time(nil) < deadline {
+      last = guardianctl(["--runtime", scratch.path], in: scratch)
+      if last.errors.contains("nobody listens") { break }
+    }
+    #expect(last.status == 6)
+    #expect(last.errors.contains("nobody listens at \(scratch.path)/control.sock"))
+  }
+
+  @Test func `gives a wrong command line 64, and JSON where that was asked for`() {
+    let plain = guardianctl(["stauts"], in: scratch)
+    #expect(plain.status == 64)
+    #expect(plain.output == "")
+    #expect(plain.errors == "guardianctl: unknown verb 'stauts'; did you mean 'status'?\n")
+    let json = guardianctl(["stauts", "--json"], in: scratch)
+    #expect(json.status == 64)
+    #expect(json.output.hasPrefix(#"{"schema":1,"error":{"name":"usage","#))
+  }
+
+  @Test func `shows help and its version`() {
+    #expect(guardianctl(["--help"], in: scratch).output == helpText)
+    #expect(guardianctl(["help"], in: scratch).status == 0)
+    #expect(guardianctl(["--version"], in: scratch).output == "guardianctl \(guardianVersion)\n")
+  }
+}

@@ -1,0 +1,134 @@
+import GuardianControl
+import GuardianModel
+import Glibc
+import Testing
+
+/// Compares with a file under Tests/Snapshots; with RECORD_SNAPSHOTS set, writes it instead.
+private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: SourceLocation = #_sourceLocation) {
+  let path =
+    String(#filePath.dropLast("GuardianControlTests/ViewTests.swift".count)) + "Snapshots/guardianctl/\(name).txt"
+  if getenv("RECORD_SNAPSHOTS") != nil {
+    guard let stream = fopen(path, "w") else {
+      Issue.record("cannot write \(path)", sourceLocation: location)
+      return
+    }
+    fwrite(bytes, 1, bytes.count, stream)
+    fclose(stream)
+    return
+  }
+  var expected: [UInt8] = [], buffer = [UInt8](repeating: 0, count: 65_536)
+  if let stream = fopen(path, "r") {
+    expected += buffer[..<fread(&buffer, 1, buffer.count, stream)]
+    fclose(stream)
+  }
+  #expect(bytes.text == expected.text, sourceLocation: location)
+}
+
+@Suite struct `the table of status` {
+  @Test(arguments: [40, 60, 80, 120])
+  func `fits the terminal`(width: Int) {
+    let bytes = renderTable(zoo, style: Style(width: width))
+    for line in bytes.text.split(separator: "\n") { #expect(line.count <= width, "\(line)") }
+    expectSnapshot(bytes, "table-\(width)")
+  }
+
+  @Test func `is whole in a pipe`() { expectSnapshot(renderTable(zoo, style: Style()), "table-pipe") }
+
+  @Test func `of healthy services has nothing to say but names, states and times`() {
+    let services = [settledService("db"), settledService("web", hours: 80)]
+    #expect(
+      renderTable(services, style: Style(width: 80)).text == """
+        NAME  STATE    UPTIME
+        db    settled  2h13min
+        web   settled  3d8h
+
+        """)
+    #expect(renderTable([], style: Style()) == [])
+  }
+
+  @Test func `is painted where colour is wanted, and only the paint differs`() {
+    let plain = renderTable(zoo, style: Style(width: 80)).text
+    var painted = renderTable(zoo, style: Style(width: 80, colour: true)).text
+    #expect(painted.contains("\u{1b}[31mquarantined\u{1b}[0m"))
+    for ink in ["0", "1", "2", "31", "32", "33"] { painted.replace("\u{1b}[\(ink)m", with: "") }
+    #expect(painted == plain)
+  }
+
+  @Test func `without UTF-8 cuts with a tilde`() {
+    let text = renderTable(zoo, style: Style(width: 60, unicode: false)).text
+    #expect(text.utf8.allSatisfy { $0 < 0x80 })
+    #expect(text.contains("~"))
+  }
+
+  @Test func `lets no service write to the terminal`() {
+    var hostile = settledService("x")
+    hostile.settled = false
+    hostile.reason = "\u{1b}]0;owned\u{7}\n\u{9b}2J \u{202e}evil 日本語 e\u{301}"
+    let text = renderTable([hostile], style: Style()).text
+    #expect(text.split(separator: "\n").count == 2)
+    #expect(text.contains(#"\x1b]0;owned\x07\n\x9b2J \u{202e}evil 日本語"#))
+    for width in 20..<70 {
+      let cut = renderTable([hostile], style: Style(width: width)).text
+      #expect(!cut.unicodeScalars.contains { $0.value < 0x20 && $0 != "\n" })
+    }
+  }
+
+  @Test(arguments: [20, 25, 30, 33, 50, 70, 100, 200])
+  func `never overflows, whatever is in it`(width: Int) {
+    var services = zoo
+    services.append(settledService(String(repeating: "n", count: 64)))
+    for line in renderTable(services, style: Style(width: width)).text.split(separator: "\n") {
+      #expect(line.count <= max(width, 26), "\(line)")
+    }
+  }
+}
+
+@Suite struct `the details of status` {
+  @Test(arguments: [40, 80])
+  func `tell the whole story`(width: Int) {
+    for service in zoo {
+      expectSnapshot(renderDetail(service, now: noon, style: Style(width: width)), "detail-\(service.name)-\(width)")
+    }
+  }
+
+  @Test func `say what is wrong with guardian itself first`() {
+    var summary = DaemonSummary()
+    summary.line = "6 services: 1 settled, 1 degraded (web), 1 quarantined (mailer)"
+    summary.state = "volatile"
+    summary.warnings = ["guardian.yaml has faults; its last good copy is in force"]
+    summary.diagnostics = (1...5).map {
+      Diagnostic(file: "services/s\($0).yaml", line: 3, column: 1, what: "unknown key 'backof'", suggestion: "backoff")
+    }
+    expectSnapshot(renderHead(summary, style: Style(width: 80)), "head-80")
+    summary.state = "saved"
+    summary.warnings = []
+    summary.diagnostics = []
+    #expect(renderHead(summary, style: Style(width: 80)).text == summary.line + "\n")
+  }
+}
+
+@Suite struct `a plan` {
+  private let plan: Plan = {
+    func entry(_ from: Int64, _ to: Int64, _ step: Step, _ strikes: Int, _ allowed: Int, _ text: String) -> PlanEntry {
+      PlanEntry(
+        earliest: .milliseconds(from), latest: .milliseconds(to), action: "start", step: step, strikes: strikes,
+        strikesAllowed: allowed, text: text)
+    }
+    return Plan(
+      name: "web",
+      entries: [
+        entry(0, 0, .restart, 0, 3, "start"), entry(500, 550, .restart, 1, 3, "start"),
+        entry(1500, 1650, .restart, 2, 3, "start"),
+        entry(2000, 2200, .repair, 0, 2, "repairs drop-cache, config, hotfix, then start"),
+        entry(3000, 3300, .safeMode, 0, 2, "start with plugins off: payments, social"),
+        entry(4500, 4950, .quarantine, 0, 0, "quarantined; trial in 15min"),
+      ])
+  }()
+
+  @Test(arguments: [40, 60, 80])
+  func `draws the time line`(width: Int) {
+    let bytes = renderPlan(plan, fromStart: width == 60, style: Style(width: width))
+    for line in bytes.text.split(separator: "\n") { #expect(line.count <= width, "\(line)") }
+    expectSnapshot(bytes, "plan-\(width)")
+  }
+}
