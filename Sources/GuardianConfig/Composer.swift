@@ -85,7 +85,9 @@ struct Composer {
           String(decoding: UnsafeBufferPointer(start: start, count: scalar.length), as: UTF8.self)
         }
         let swallowed =
-          plain ? text.comment(afterLine: Int(clamping: event.end_mark.line), column: Int(clamping: event.end_mark.column)) : nil
+          plain
+          ? text.comment(afterLine: Int(clamping: event.end_mark.line), column: Int(clamping: event.end_mark.column))
+          : nil
         let node = Node(
           .scalar(value ?? "", plain: plain), file: text.file, line: line, column: column, swallowed: swallowed)
         open(anchor: Self.name(scalar.anchor), line, column, &log)
@@ -207,7 +209,8 @@ struct Composer {
 
   private mutating func tooDeep(_ line: Int, _ column: Int, _ log: inout DiagnosticLog) {
     stop(
-      &log, line, column, "lists and mappings more than \(Self.largestDepth) deep", "no key needs as many; aliases count too")
+      &log, line, column, "lists and mappings more than \(Self.largestDepth) deep",
+      "no key needs as many; aliases count too")
   }
 
   private mutating func refuseTag(
@@ -236,7 +239,8 @@ struct Composer {
     var what = "not YAML: " + problem
     var why = ""
     let contextLine = Self.count(parser.context_mark.line), contextColumn = Self.count(parser.context_mark.column)
-    if context.hasSuffix("quoted scalar"), problem.hasSuffix("end of stream") || problem.hasSuffix("document indicator") {
+    if context.hasSuffix("quoted scalar"), problem.hasSuffix("end of stream") || problem.hasSuffix("document indicator")
+    {
       (what, why) = ("not YAML: this quote is not closed", "the text runs on to the end of the file")
       (line, column) = (contextLine, contextColumn)
     } else if byte(atLine: mark.line, column: mark.column) == UInt8(ascii: "\t") {

@@ -53,7 +53,7 @@ package struct KeyTable: Sendable {
       "command: [/usr/bin/node, /srv/web/server.js]"),
     Key("user", "name or number", "guardian's own", "who runs it, with all groups of the user database", "user: web"),
     Key("group", "name or number", "the user's", "its primary group", "group: web"),
-    Key("directory", "path", "the user's home, else /", "its working directory", "directory: /srv/web"),
+    Key("directory", "path", "/", "its working directory", "directory: /srv/web"),
     Key(
       "environment", "mapping of names to text", "{}", "variables on top of PATH HOME USER LOGNAME SHELL LANG",
       "environment: {PORT: \"8080\"}"),
@@ -62,24 +62,32 @@ package struct KeyTable: Sendable {
       "environment-file: [-/etc/default/web]"),
     Key("umask", "quoted octal", "\"0022\"", "permissions that new files do not get", "umask: \"0027\""),
     Key("limits", "mapping", "{}", "resource limits, as setrlimit(2) has them", "limits: {open-files: 65536}"),
-    Key("limits.open-files", "number | unlimited", "inherited", "open descriptors", "limits: {open-files: 65536}"),
-    Key("limits.core", "size | unlimited", "inherited", "size of a core dump", "limits: {core: 0}"),
-    Key("limits.stack", "size | unlimited", "inherited", "size of the main thread's stack", "limits: {stack: 64M}"),
+    Key("limits.open-files", "number | unlimited", "guardian's own", "open descriptors", "limits: {open-files: 65536}"),
+    Key("limits.core", "size | unlimited", "guardian's own", "size of a core dump", "limits: {core: 0}"),
     Key(
-      "limits.processes", "number | unlimited", "inherited", "processes and threads of the user",
+      "limits.stack", "size | unlimited", "guardian's own", "size of the main thread's stack", "limits: {stack: 64M}"),
+    Key(
+      "limits.processes", "number | unlimited", "guardian's own", "processes and threads of the user",
       "limits: {processes: 512}"),
-    Key("limits.file-size", "size | unlimited", "inherited", "size of a file it writes", "limits: {file-size: 2G}"),
-    Key("limits.locked-memory", "size | unlimited", "inherited", "memory it may lock", "limits: {locked-memory: 64K}"),
-    Key("limits.address-space", "size | unlimited", "inherited", "virtual memory", "limits: {address-space: 8G}"),
-    Key("limits.cpu-time", "duration | unlimited", "inherited", "processor time", "limits: {cpu-time: 1h}"),
-    Key("limits.data", "size | unlimited", "inherited", "data segment", "limits: {data: 1G}"),
-    Key("oom-score-adjust", "-1000 … 1000", "0", "how soon the kernel kills it for memory", "oom-score-adjust: 200"),
-    Key("nice", "-20 … 19", "0", "scheduling priority; less is more", "nice: 5"),
+    Key(
+      "limits.file-size", "size | unlimited", "guardian's own", "size of a file it writes", "limits: {file-size: 2G}"),
+    Key(
+      "limits.locked-memory", "size | unlimited", "guardian's own", "memory it may lock", "limits: {locked-memory: 64K}"
+    ),
+    Key("limits.address-space", "size | unlimited", "guardian's own", "virtual memory", "limits: {address-space: 8G}"),
+    Key("limits.cpu-time", "duration | unlimited", "guardian's own", "processor time", "limits: {cpu-time: 1h}"),
+    Key("limits.data", "size | unlimited", "guardian's own", "data segment", "limits: {data: 1G}"),
+    Key(
+      "oom-score-adjust", "-1000 … 1000", "0, or guardian's own where that is higher",
+      "how soon the kernel kills it for memory", "oom-score-adjust: 200"),
+    Key(
+      "nice", "-20 … 19", "0, or guardian's own where that is higher", "scheduling priority; less is more", "nice: 5"),
     Key("start", "boot | manual", "boot", "whether guardian starts it by itself", "start: manual"),
     Key("type", "daemon | task", "daemon", "runs until stopped, or to its end", "type: task"),
     Key("ready", "none | notify | {fd: N}", "none", "how it tells that it is ready", "ready: notify"),
     Key("ready.fd", "3 … 1023", "", "it writes a newline there when it is ready", "ready: {fd: 3}"),
-    Key("start-timeout", "duration", "90s", "how long it may take to become ready", "start-timeout: 30s\nready: notify"),
+    Key(
+      "start-timeout", "duration", "90s", "how long it may take to become ready", "start-timeout: 30s\nready: notify"),
     Key("startup-window", "duration", "60s", "a death before this is over is a strike", "startup-window: 20s"),
     Key("watchdog", "duration", "0s", "WATCHDOG=1 is expected this often; 0s: not", "watchdog: 30s"),
     Key("stop", "mapping", "{}", "how it is ended", "stop: {signal: INT}"),

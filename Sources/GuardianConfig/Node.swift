@@ -64,7 +64,8 @@ func brief(_ text: String) -> String {
     case "\n": result += "\\n"
     case "\t": result += "\\t"
     case "\r": result += "\\r"
-    case _ where scalar.value < 0x20 || (0x7f..<0xa0).contains(scalar.value): result += "\\x\(String(scalar.value, radix: 16))"
+    case _ where scalar.value < 0x20 || (0x7f..<0xa0).contains(scalar.value):
+      result += "\\x\(String(scalar.value, radix: 16))"
     default: result.unicodeScalars.append(scalar)
     }
   }

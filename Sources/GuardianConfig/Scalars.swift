@@ -24,7 +24,9 @@ enum Scalars {
       rest = rest.dropFirst(digits.count)
       let letters = rest.prefix { !isDigit($0) }
       rest = rest.dropFirst(letters.count)
-      guard let unit = units.firstIndex(where: { letters.elementsEqual($0.0.utf8) }), unit >= nextUnit else { return nil }
+      guard let unit = units.firstIndex(where: { letters.elementsEqual($0.0.utf8) }), unit >= nextUnit else {
+        return nil
+      }
       nextUnit = unit + 1
       let (part, overflow) = number.multipliedReportingOverflow(by: units[unit].1)
       let (sum, tooMuch) = total.addingReportingOverflow(part)

@@ -259,7 +259,8 @@ struct ServiceDecoder {
     spec.escalation.repair = integer(fields["repair"], "'repair'", strikes) ?? spec.escalation.repair
     spec.escalation.safeMode = integer(fields["safe-mode"], "'safe-mode'", strikes) ?? spec.escalation.safeMode
     spec.escalation.deescalateAfter =
-      duration(fields["deescalate-after"], "'deescalate-after'", atLeast: .seconds(1)) ?? spec.escalation.deescalateAfter
+      duration(fields["deescalate-after"], "'deescalate-after'", atLeast: .seconds(1))
+      ?? spec.escalation.deescalateAfter
   }
 
   private mutating func late(_ top: Fields, _ spec: inout ServiceSpec) {
@@ -357,7 +358,8 @@ struct ServiceDecoder {
     let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
     guard parts.count == 2 else {
       if Self.causes.contains(text) { return .cause(text) }
-      wrong(node, "a cause", forms, suggestion: nearestWord(to: text, among: Self.causes + ["exit:", "signal:", "class:"]))
+      wrong(
+        node, "a cause", forms, suggestion: nearestWord(to: text, among: Self.causes + ["exit:", "signal:", "class:"]))
       return nil
     }
     switch parts[0] {
@@ -412,7 +414,8 @@ struct ServiceDecoder {
       if !plugin.hide.isEmpty && !context.canHide {
         // The service runs all the same; safe mode has to do without this.
         error(
-          fields["hide"], "'hide' needs CAP_SYS_ADMIN", "guardian does not have it, so safe mode leaves this path alone",
+          fields["hide"], "'hide' needs CAP_SYS_ADMIN",
+          "guardian does not have it, so safe mode leaves this path alone",
           blocks: false)
         plugin.hide = []
         if plugin.environment.isEmpty && plugin.arguments.isEmpty { continue }
@@ -732,7 +735,9 @@ extension ServiceDecoder {
       return nil
     case .success(let identity):
       if context.ownUID != 0 && identity.uid != context.ownUID {
-        error(user ?? group, "only root can run a program as '\(brief(identity.user))'", "guardian is not root", blocks: false)
+        error(
+          user ?? group, "only root can run a program as '\(brief(identity.user))'", "guardian is not root",
+          blocks: false)
       }
       return identity
     }

@@ -2,7 +2,8 @@
 enum ShellWords {
   struct Fault: Error, Hashable { var what: String, why: String }
 
-  static let needsShell = "nothing expands it; for a shell write [/bin/sh, -c, \"…\"], for the character itself quote it"
+  static let needsShell =
+    "nothing expands it; for a shell write [/bin/sh, -c, \"…\"], for the character itself quote it"
 
   static func split(_ line: String) throws(Fault) -> [String] {
     var words: [String] = []

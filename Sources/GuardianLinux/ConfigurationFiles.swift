@@ -257,7 +257,8 @@ package struct ConfigurationFiles: ~Copyable {
       changed = (status.st_ctim.tv_sec, status.st_ctim.tv_nsec)
     }
     static func == (a: Identity, b: Identity) -> Bool {
-      a.device == b.device && a.inode == b.inode && a.size == b.size && a.modified == b.modified && a.changed == b.changed
+      a.device == b.device && a.inode == b.inode && a.size == b.size && a.modified == b.modified
+        && a.changed == b.changed
     }
   }
 

@@ -23,7 +23,8 @@ package struct ConfigurationCheck: Sendable {
     func count(_ number: Int, _ what: String) -> String { "\(number) \(what)\(number == 1 ? "" : "s")" }
     var summary = count(services + invalid, "service")
     if invalid > 0 { summary += ", \(invalid) of them without a valid definition" }
-    summary += errors == 0 && warnings == 0 ? ": no fault found" : ": \(count(errors, "error")), \(count(warnings, "warning"))"
+    summary +=
+      errors == 0 && warnings == 0 ? ": no fault found" : ": \(count(errors, "error")), \(count(warnings, "warning"))"
     return diagnostics.map(\.description) + [summary]
   }
 

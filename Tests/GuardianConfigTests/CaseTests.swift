@@ -61,13 +61,16 @@ import Testing
       """
     ).diagnostics
     #expect(found.map(\.severity) == [.warning, .warning])
-    #expect(found.first?.description.hasPrefix("x.yaml:1:10: warning: '#fff' is a comment and no part of 'command'") == true)
-    #expect(found.last?.description.hasPrefix("x.yaml:4:6: warning: '#1' is a comment and no part of the value of é") == true)
+    #expect(
+      found.first?.description.hasPrefix("x.yaml:1:10: warning: '#fff' is a comment and no part of 'command'") == true)
+    #expect(
+      found.last?.description.hasPrefix("x.yaml:4:6: warning: '#1' is a comment and no part of the value of é") == true)
   }
 
   @Test func `case 47 environment values stay the text that was written`() throws {
     let spec = try valid(
-      "environment: {A: yes, B: no, C: on, D: 0644, E: 1e3, F: 12:30:45, H: 1_000, I: null, J: 2024-01-01, K: \"\", L: \"~\", NO: .inf}")
+      "environment: {A: yes, B: no, C: on, D: 0644, E: 1e3, F: 12:30:45, H: 1_000, I: null, J: 2024-01-01, K: \"\", L: \"~\", NO: .inf}"
+    )
     #expect(
       spec.process.environment.map(\.value) == [
         "yes", "no", "on", "0644", "1e3", "12:30:45", "1_000", "null", "2024-01-01", "", "~", ".inf",
@@ -88,9 +91,12 @@ import Testing
 
   @Test func `case 50 a setting that would do nothing is not silent`() {
     #expect(said("backof: {first: 1s}").first == "x.yaml:2:1: unknown key 'backof'; did you mean 'backoff'?")
-    #expect(said("startup_windows: 1s").first == "x.yaml:2:1: unknown key 'startup_windows'; did you mean 'startup-window'?")
+    #expect(
+      said("startup_windows: 1s").first == "x.yaml:2:1: unknown key 'startup_windows'; did you mean 'startup-window'?")
     #expect(said("watchdog: 10s").isEmpty, "a watchdog has its socket without 'ready: notify'")
-    #expect(said("stop: {scope: cgroup}").first?.hasPrefix("x.yaml:2:8: unknown key 'scope'; valid here: signal timeout leftovers") == true)
+    #expect(
+      said("stop: {scope: cgroup}").first?.hasPrefix(
+        "x.yaml:2:8: unknown key 'scope'; valid here: signal timeout leftovers") == true)
   }
 }
 
@@ -109,10 +115,13 @@ import Testing
 
   @Test func `are what a service has that does not say otherwise`() throws {
     let defaults = try #require(
-      host("defaults:\n  user: web\n  stop: {timeout: 30s, signal: INT}\n  success-exit: [0, 1]\n  environment: {A: a, B: b}").host
+      host(
+        "defaults:\n  user: web\n  stop: {timeout: 30s, signal: INT}\n  success-exit: [0, 1]\n  environment: {A: a, B: b}"
+      ).host
     ).defaults
     let spec = try #require(
-      parse("command: [/bin/x]\nstop: {timeout: 5s}\nsuccess-exit: [0, 2]\nenvironment: {B: c}", defaults: defaults).spec)
+      parse("command: [/bin/x]\nstop: {timeout: 5s}\nsuccess-exit: [0, 2]\nenvironment: {B: c}", defaults: defaults)
+        .spec)
     #expect(spec.process.identity == someone)
     #expect(spec.stop.timeout == .seconds(5))
     #expect(spec.stop.signal == .int, "mappings are merged key by key")

@@ -5,7 +5,7 @@ import Testing
 /// Bad configuration, row by row; what concerns files and directories is with the loader.
 @Suite struct `bad configuration` {
   @Test(arguments: [
-    Faulty("user: [web", "3:1: ") ,
+    Faulty("user: [web", "3:1: "),
     Faulty("environment:\n\tA: b", "3:1: not YAML: a tab", has: "indent with blanks"),
     Faulty("description: \"no end\nlog: none\n", "2:14: not YAML: this quote is not closed"),
     Faulty("description: a: b", "2:15: not YAML: mapping values are not allowed", has: "needs quotes"),
@@ -19,7 +19,8 @@ import Testing
     #expect(
       said("repair:\n  - name: a\n    run: [/bin/x]\n    form-attempt: 2")
         == ["x.yaml:5:5: unknown key 'form-attempt'; did you mean 'from-attempt'?"])
-    #expect(said("plugins: {list: [{name: a, hid: /b}]}").first
+    #expect(
+      said("plugins: {list: [{name: a, hid: /b}]}").first
         == "x.yaml:2:28: unknown key 'hid'; did you mean 'hide'?")
   }
 
@@ -63,14 +64,16 @@ import Testing
     let lines = said("startup-window: \(text)")
     #expect(lines.count == 1)
     #expect(lines.first?.hasPrefix("x.yaml:2:17: 'startup-window' must be a duration, not") == true, "\(lines)")
-    #expect(lines.first?.contains("; a duration is written") == true || lines.first?.contains("its unit, as in") == true)
+    #expect(
+      lines.first?.contains("; a duration is written") == true || lines.first?.contains("its unit, as in") == true)
   }
 
-  @Test(arguments: [
-    ("500ms", .milliseconds(500)), ("10s", .seconds(10)), ("5min", .seconds(300)), ("2h", .seconds(7200)),
-    ("1d", .seconds(86400)), ("1min30s", .seconds(90)), ("1d2h3min4s5ms", .milliseconds(93_784_005)),
-    ("36500d", .seconds(36500 * 86400)),
-  ] as [(String, Duration)])
+  @Test(
+    arguments: [
+      ("500ms", .milliseconds(500)), ("10s", .seconds(10)), ("5min", .seconds(300)), ("2h", .seconds(7200)),
+      ("1d", .seconds(86400)), ("1min30s", .seconds(90)), ("1d2h3min4s5ms", .milliseconds(93_784_005)),
+      ("36500d", .seconds(36500 * 86400)),
+    ] as [(String, Duration)])
   func `A5 a duration in its documented forms is read`(_ text: String, _ value: Duration) throws {
     #expect(try valid("quarantine: {max: \(value < .seconds(900) ? "1d" : text)}").quarantine.max >= .seconds(900))
     #expect(try valid("stop: {timeout: \(text)}").stop.timeout == value)
@@ -138,7 +141,9 @@ import Testing
 
   @Test(arguments: [1000, 30_000, 500_000])
   func `A6 a flood of values, keys, brackets or faults ends in few diagnostics`(_ count: Int) {
-    for piece in ["a,", "[", "]", "a: b\n", "&a ", "*a ", "? ", "- ", "'", "\"", "\t", "!", "%", "|\n", ">", "#", "\n", ": "] {
+    for piece in [
+      "a,", "[", "]", "a: b\n", "&a ", "*a ", "? ", "- ", "'", "\"", "\t", "!", "%", "|\n", ">", "#", "\n", ": ",
+    ] {
       let text = "command: [/bin/x]\nnice: [" + String(repeating: piece, count: count / piece.utf8.count)
       let parsed = parse(text)
       #expect(parsed.spec == nil)
@@ -159,15 +164,16 @@ import Testing
     #expect(wrong.diagnostics.map { "\($0.line ?? 0):\($0.column ?? 0)" } == ["1:1", "2:7"])
   }
 
-  @Test(arguments: [
-    ([0x61, 0x3a, 0x20, 0xff], "1:4", "byte 0xff is not UTF-8"),
-    ([0x61, 0x0a, 0x62, 0x00], "2:2", "a NUL byte"),
-    ([0xc3, 0xa9, 0x3a, 0x20, 0xe2, 0x82], "1:4", "byte 0xe2 is not UTF-8"),
-    ([0x0d, 0x0a, 0xed, 0xa0, 0x80], "2:1", "byte 0xed is not UTF-8"),
-    ([0x61, 0x3a, 0x20, 0xc0, 0x80], "1:4", "byte 0xc0 is not UTF-8"),
-    ([0x61, 0x3a, 0x20, 0x1b, 0x5b], "1:4", "control character U+001B"),
-    ([0xff, 0xfe, 0x61, 0x00], "1:1", "the file is UTF-16"),
-  ] as [([UInt8], String, String)])
+  @Test(
+    arguments: [
+      ([0x61, 0x3a, 0x20, 0xff], "1:4", "byte 0xff is not UTF-8"),
+      ([0x61, 0x0a, 0x62, 0x00], "2:2", "a NUL byte"),
+      ([0xc3, 0xa9, 0x3a, 0x20, 0xe2, 0x82], "1:4", "byte 0xe2 is not UTF-8"),
+      ([0x0d, 0x0a, 0xed, 0xa0, 0x80], "2:1", "byte 0xed is not UTF-8"),
+      ([0x61, 0x3a, 0x20, 0xc0, 0x80], "1:4", "byte 0xc0 is not UTF-8"),
+      ([0x61, 0x3a, 0x20, 0x1b, 0x5b], "1:4", "control character U+001B"),
+      ([0xff, 0xfe, 0x61, 0x00], "1:1", "the file is UTF-16"),
+    ] as [([UInt8], String, String)])
   func `A7 a byte that is no text has a place`(_ bytes: [UInt8], _ place: String, _ what: String) {
     let found = parse(bytes: bytes).diagnostics
     #expect(found.count == 1)
@@ -215,7 +221,8 @@ import Testing
     Faulty("success-exit: [0, 7]\nfatal-exit: [7]", "3:13: exit code 7 is both a success and fatal"),
     Faulty("success-exit: [0, 0]", "2:19: exit code 0 is here twice"),
     Faulty("ready: {fd: 2}", "2:13: 'fd' must be a whole number, 3 … 1023"),
-    Faulty("ready: {}", "2:8: 'ready' without 'fd'"), Faulty("ready: check", "2:8: 'ready' must be none, notify or {fd: N}"),
+    Faulty("ready: {}", "2:8: 'ready' without 'fd'"),
+    Faulty("ready: check", "2:8: 'ready' must be none, notify or {fd: N}"),
     Faulty("start-timeout: 10s", "2:16: warning: 'start-timeout' has no effect"),
     Faulty("restart: no", "2:10: 'restart' must be always or on-crash or never", has: "did you mean 'never'?"),
     Faulty("plugins: {list: [{name: a, hide: []}]}", "2:18: plugin 'a' cannot be switched off"),
@@ -236,7 +243,8 @@ import Testing
     Faulty("plugins: {list: []}", "2:10: warning: 'plugins' has no effect"),
     Faulty("restart: never\nrepair: [{name: a, run: [/bin/x]}]", "3:9: warning: 'repair' has no effect"),
     Faulty("escalation: off\nplugins: {list: [{name: a, hide: /b}]}", "3:10: warning: 'plugins' has no effect"),
-    Faulty("escalation: off\nbackoff: {first: 0s}", "3:10: warning: a service that dies is restarted without any pause"),
+    Faulty(
+      "escalation: off\nbackoff: {first: 0s}", "3:10: warning: a service that dies is restarted without any pause"),
     Faulty("log: file", "2:6: 'log' must be journal, inherit, none, not 'file'"),
     Faulty("log: automatic", "2:6: 'log' must be"),
     Faulty("environment: {INVOCATION_ID: x}", "2:15: INVOCATION_ID is set by guardian itself"),

@@ -164,7 +164,9 @@ import Testing
   }
 
   @Test func `that is no mapping is refused`() {
-    #expect(parse("- a\n- b\n").diagnostics.map(\.description).first?.hasPrefix("x.yaml:1:1: a service's file must be a mapping") == true)
+    #expect(
+      parse("- a\n- b\n").diagnostics.map(\.description).first?.hasPrefix(
+        "x.yaml:1:1: a service's file must be a mapping") == true)
     #expect(parse("just words").spec == nil)
   }
 }
@@ -196,8 +198,11 @@ import Testing
   @Test func `must be there, and absolute`() {
     #expect(
       parse("user: web").diagnostics.map(\.description)
-        == ["x.yaml:1:1: no 'command'; a service needs the program to run, as in 'command: [/path/to/program, argument]'"])
-    #expect(parse("command: [node, x]").diagnostics.first?.what == "'command' must begin with an absolute path, not 'node'")
+        == [
+          "x.yaml:1:1: no 'command'; a service needs the program to run, as in 'command: [/path/to/program, argument]'"
+        ])
+    #expect(
+      parse("command: [node, x]").diagnostics.first?.what == "'command' must begin with an absolute path, not 'node'")
     #expect(parse("command: A=1 /bin/x").diagnostics.first?.why == "variables belong under 'environment'")
     #expect(parse("command: []").diagnostics.first?.what == "'command' is empty")
     #expect(parse("command: ''").diagnostics.first?.what == "'command' is empty")
@@ -214,11 +219,12 @@ import Testing
 }
 
 @Suite struct `the nearest valid word` {
-  @Test(arguments: [
-    ("backof", "backoff"), ("startup_windows", "startup-window"), ("Restart", "restart"), ("env", "environment"),
-    ("comand", "command"), ("descripton", "description"), ("relaod", nil), ("zzzz", nil), ("plugin", "plugins"),
-    ("success_exit", "success-exit"), ("mdoe", "mode"),
-  ] as [(String, String?)])
+  @Test(
+    arguments: [
+      ("backof", "backoff"), ("startup_windows", "startup-window"), ("Restart", "restart"), ("env", "environment"),
+      ("comand", "command"), ("descripton", "description"), ("relaod", nil), ("zzzz", nil), ("plugin", "plugins"),
+      ("success_exit", "success-exit"), ("mdoe", "mode"),
+    ] as [(String, String?)])
   func `is named for a misspelt key`(_ written: String, _ meant: String?) {
     let found = parse("command: [/bin/x]\n\(written): 1").diagnostics
     #expect(found.count == 1)

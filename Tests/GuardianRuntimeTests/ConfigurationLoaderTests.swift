@@ -190,7 +190,8 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
     #expect(!loaded.diagnostics.contains { $0.description.contains("\n") })
   }
 
-  @Test func `A9 a file that is replaced while it is read gives the old or the new content, never a mix`() async throws {
+  @Test func `A9 a file that is replaced while it is read gives the old or the new content, never a mix`() async throws
+  {
     let place = try Place()
     let old = "command: [/bin/sh, old]\n" + String(repeating: "# old\n", count: 20_000) + "description: old\n"
     let new = "command: [/bin/sh, new]\n" + String(repeating: "# new\n", count: 20_000) + "description: new\n"
@@ -205,7 +206,9 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
           let raw = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
           let bytes = Array((turn % 4 < 2 ? new : old).utf8)
           _ = write(raw, bytes, bytes.count / 2)
-          _ = bytes.withUnsafeBytes { write(raw, $0.baseAddress.map { $0 + bytes.count / 2 }, bytes.count - bytes.count / 2) }
+          _ = bytes.withUnsafeBytes {
+            write(raw, $0.baseAddress.map { $0 + bytes.count / 2 }, bytes.count - bytes.count / 2)
+          }
           close(raw)
           if turn % 2 == 1 { rename(target, path + "/services/a.yaml") }
         }
@@ -323,7 +326,10 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
     let place = try Place()
     try place.write("services/a.yaml", "")
     try #require(truncate(place.path + "/services/a.yaml", 100 << 30) == 0)
-    #expect(said(place.load(), place) == ["services/a.yaml: larger than 1048576 bytes; a configuration file is at most that large"])
+    #expect(
+      said(place.load(), place) == [
+        "services/a.yaml: larger than 1048576 bytes; a configuration file is at most that large"
+      ])
   }
 }
 
@@ -373,12 +379,16 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
     try place.write("services/a.yaml", good)
     try place.write("services/b.yaml", good)
     chown(place.path + "/services/a.yaml", 12345, 12345)
-    #expect(said(place.load(), place) == ["services/a.yaml: the file belongs to uid 12345; it must be root's or guardian's own"])
+    #expect(
+      said(place.load(), place) == [
+        "services/a.yaml: the file belongs to uid 12345; it must be root's or guardian's own"
+      ])
     #expect(names(place.load()) == ["b"])
     #expect(names(place.loader(trust: .init(uid: 12345, ownGroup: nil)).load()) == ["a", "b"])
     chmod(place.path + "/services", 0o1777)
     #expect(
-      said(place.load(), place).first?.hasPrefix("services/a.yaml: 'a.yaml' on the way to it belongs to uid 12345") == true)
+      said(place.load(), place).first?.hasPrefix("services/a.yaml: 'a.yaml' on the way to it belongs to uid 12345")
+        == true)
     chown(place.path + "/services", 12345, 12345)
     #expect(!place.load().listed)
   }
@@ -401,7 +411,8 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
     try place.write("open/a.yaml", good)
     try #require(symlink("../open/a.yaml", place.path + "/services/a.yaml") == 0)
     #expect(
-      said(place.load(), place).first?.hasPrefix("services/a.yaml: directory 'open' on the way to it is writable by others")
+      said(place.load(), place).first?.hasPrefix(
+        "services/a.yaml: directory 'open' on the way to it is writable by others")
         == true)
   }
 }
@@ -430,7 +441,9 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
     let check = ConfigurationCheck(place.load())
     #expect(check.exitStatus == 78)
     #expect(check.lines.last == "1 service, 1 of them without a valid definition: 1 error, 0 warnings")
-    #expect(check.json.hasPrefix(#"{"schema":1,"valid":false,"services":1,"invalid":1,"diagnostics":[{"severity":"error","file":""#))
+    #expect(
+      check.json.hasPrefix(
+        #"{"schema":1,"valid":false,"services":1,"invalid":1,"diagnostics":[{"severity":"error","file":""#))
     #expect(check.json.contains(#""line":2,"column":7,"what":"'nice' must be a whole number, -20 … 19, not 'x'""#))
   }
 }
