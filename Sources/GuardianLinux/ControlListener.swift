@@ -3,6 +3,10 @@ import Glibc
 /// Who is at the other end of a connection, as the kernel vouches for.
 package struct Peer: Hashable, Sendable, CustomStringConvertible {
   package var pid: Int32, uid: UInt32
+  package init(pid: Int32, uid: UInt32) {
+    self.pid = pid
+    self.uid = uid
+  }
   package var description: String { uid == 0 ? "root" : "uid \(uid)" }
 }
 

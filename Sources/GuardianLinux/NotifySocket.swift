@@ -106,7 +106,8 @@ package final class NotifySocket {
     guard got >= 0 else { return nil }
 
     var sender: (pid: Int32, uid: UInt32)?
-    for (level, type, data) in controlMessages(control[..<min(controlLength, control.count)]) where level == SOL_SOCKET {
+    for (level, type, data) in controlMessages(control[..<min(controlLength, control.count)]) where level == SOL_SOCKET
+    {
       if type == Int32(SCM_RIGHTS) {
         held += stride(from: 0, to: data.count - data.count % 4, by: 4).map { data.int32(at: $0) }
       } else if type == 2 /* SCM_CREDENTIALS */, data.count >= 12 {

@@ -127,7 +127,9 @@ enum EnvironmentFileReader {
           (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
             || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: "_")
         })
-      else { return .failure(Fault(line: number, what: "'\(printable(String(name), atMost: 64))' is no variable's name")) }
+      else {
+        return .failure(Fault(line: number, what: "'\(printable(String(name), atMost: 64))' is no variable's name"))
+      }
       guard let value = unquoted(rest[rest.index(after: equals)...]) else {
         return .failure(Fault(line: number, what: "a quote without its end"))
       }

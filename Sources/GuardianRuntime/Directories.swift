@@ -25,7 +25,8 @@ package struct Directories: Hashable, Sendable {
     runtime =
       options.runtime ?? systemd("RUNTIME_DIRECTORY")
       ?? (root
-        ? "/run/guardian" : environment("XDG_RUNTIME_DIR").flatMap { $0.hasPrefix("/") ? $0 + "/guardian" : nil }
+        ? "/run/guardian"
+        : environment("XDG_RUNTIME_DIR").flatMap { $0.hasPrefix("/") ? $0 + "/guardian" : nil }
           ?? runtimeFallback)
     logs =
       options.logs ?? systemd("LOGS_DIRECTORY")

@@ -23,7 +23,7 @@ final class HookTable {
   private unowned let shell: Shell
   private var hooks: [RunID: Hook] = [:]
   private var byPid: [Int32: RunID] = [:]
-  private var waiting: [(HookRequest, ServiceID, ServiceSpec?)] = []
+  private var waiting: [(HookRequest, ServiceID, ServiceSpec)] = []
   private var running = 0
   private var timer: EventSource?
   private(set) var droppedNotices = 0
@@ -44,6 +44,7 @@ final class HookTable {
   func isHook(_ pid: Int32) -> Bool { byPid[pid] != nil }
 
   func run(_ request: HookRequest, for service: ServiceID, spec: ServiceSpec?) {
+    guard let spec else { return shell.post(service, .hookEnded(request.id, .aborted)) }
     let hook = Hook(request, service)
     hooks[request.id] = hook
     if let failure = start(hook, spec) {
@@ -53,6 +54,8 @@ final class HookTable {
   }
 
   func notify(_ request: HookRequest, for service: ServiceID, spec: ServiceSpec?) {
+    // Without a definition there is no telling as whom it may run.
+    guard let spec else { return }
     guard running < Self.noticesAtOnce else {
       if waiting.count < Self.noticesWaiting {
         waiting.append((request, service, spec))
@@ -132,13 +135,13 @@ final class HookTable {
   }
 
   /// Nil: it runs.
-  private func start(_ hook: Hook, _ spec: ServiceSpec?) -> SpawnFailure? {
+  private func start(_ hook: Hook, _ spec: ServiceSpec) -> SpawnFailure? {
     let request = hook.request
     let identity: Identity?
     var spawn: SpawnRequest
     switch request.kind {
     case .run(let command):
-      identity = request.identity ?? spec?.process.identity
+      identity = request.identity ?? spec.process.identity
       spawn = SpawnRequest(command: command)
     case .moveAside(let path):
       identity = request.identity
@@ -150,7 +153,7 @@ final class HookTable {
     spawn.identity = identity
     spawn.softOpenFiles = shell.softOpenFiles
 
-    let output = shell.output(spec?.log ?? .automatic, identifier: request.context.service.text)
+    let output = shell.output(spec.log, identifier: request.context.service.text)
     defer { if let number = output.stream { close(number) } }
     if let number = output.stream { environment["JOURNAL_STREAM"] = Journal.streamName(of: number) }
     spawn.output = output.target

@@ -83,7 +83,8 @@ package struct Options: Hashable, Sendable {
           let near = nearest(to: name, in: Self.words.filter { $0 != "--move-aside" })
           throw UsageFault(description: "unknown option '\(name)'" + (near.map { "; did you mean '\($0)'?" } ?? ""))
         }
-        throw UsageFault(description: "unexpected argument '\(word)'; services are named in the configuration directory")
+        throw UsageFault(
+          description: "unexpected argument '\(word)'; services are named in the configuration directory")
       }
       if ["--check", "--version", "--help", "-h", "--json"].contains(name), given != nil {
         throw UsageFault(description: "\(name) takes no value")

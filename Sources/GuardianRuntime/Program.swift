@@ -39,7 +39,7 @@ package func guardianMain(_ arguments: [String]) -> Int32 {
 private func blockSignals() {
   var set = sigset_t()
   sigemptyset(&set)
-  for number in [SIGTERM, SIGINT, SIGHUP, SIGCHLD] { sigaddset(&set, number) }
+  for number in [SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD] { sigaddset(&set, number) }
   pthread_sigmask(SIG_BLOCK, &set, nil)
   // A client or a pipe that goes away is an error of one write, and nothing in here means anything by USR1 or USR2.
   for number in [SIGPIPE, SIGUSR1, SIGUSR2] { signal(number, SIG_IGN) }
@@ -128,7 +128,9 @@ private func prepareNotifyDirectory(_ path: String) throws(SystemError) {
   }
 }
 
+/// Guardian's own repair: its words go to the service's log, its exit status to the ladder.
 private func moveAside(_ path: String) -> Int32 {
-  complain("cannot move \(path) aside")
-  return 1
+  let outcome = MoveAside.perform(path)
+  output(outcome.message + "\n")
+  return outcome.exitCode
 }

@@ -88,17 +88,20 @@ final class RunTable {
 
   // MARK: Starting
 
-  func start(_ request: StartRequest, for service: ServiceID) {
+  /// - Parameter refused: Guardian goes down: nothing is started any more, whatever has been decided before.
+  func start(_ request: StartRequest, for service: ServiceID, refused: Bool) {
     let run = Run(request, for: service)
+    if refused { return failed(run, Self.givenUp) }
     runs[run.id] = run
     facts(of: service).run = run.id
     facts(of: service).statusText = ""
     let files = request.spec.process.environmentFiles
     guard !files.isEmpty else { return spawn(run, fileEnvironment: []) }
     let accepted = shell.worker.submit({ EnvironmentFileReader.read(files) }) { [weak self] result in
+      guard let self, runs[run.id] === run else { return }
       switch result {
-      case .success(let variables): self?.spawn(run, fileEnvironment: variables)
-      case .failure(let failure): self?.failed(run, failure)
+      case .success(let variables): spawn(run, fileEnvironment: variables)
+      case .failure(let failure): failed(run, failure)
       }
     }
     if !accepted {
@@ -109,6 +112,9 @@ final class RunTable {
           ownTrouble: true))
     }
   }
+
+  private static let givenUp = SpawnFailure(
+    stage: .prepare, errno: ECANCELED, target: "", sentence: "the start was called off", ownTrouble: true)
 
   private func spawn(_ run: Run, fileEnvironment: [EnvironmentVariable]) {
     let spec = run.request.spec
@@ -231,7 +237,8 @@ final class RunTable {
     guard let run = runs[id] else { return }
     if signal == .kill { run.sentKill = true }
     switch run.stage {
-    case .preparing: run.queued.append((signal, set: false))
+    case .preparing:
+      if signal == .kill { failed(run, Self.givenUp) } else { run.queued.append((signal, set: false)) }
     case .pending(let pending):
       // What hangs before its exec hears nothing but KILL.
       if signal == .kill { pending.signal(.kill) } else { run.queued.append((signal, set: false)) }
@@ -244,7 +251,8 @@ final class RunTable {
     guard let run = runs[id] else { return }
     if signal == .kill { run.sentKill = true }
     switch run.stage {
-    case .preparing: run.queued.append((signal, set: true))
+    case .preparing:
+      if signal == .kill { failed(run, Self.givenUp) } else { run.queued.append((signal, set: true)) }
     case .pending(let pending):
       if signal == .kill { pending.signal(.kill) } else { run.queued.append((signal, set: true)) }
     case .alive: run.child?.signalSet(signal, orphans: shell.orphans)

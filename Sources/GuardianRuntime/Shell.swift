@@ -41,6 +41,8 @@ final class Shell {
   private var inbox: [(ServiceID, ServiceEvent)] = []
   private var outputs: [Fleet.Output] = []
   private var done = 0
+  /// The fleet has been told something since its last output was taken.
+  private var fleetTold = false
   private var sources: [EventSource] = []
   private var monotonicTimer: EventSource?
   private var bootTimer: EventSource?
@@ -52,6 +54,7 @@ final class Shell {
   private var stopping = false
   private var allStopped = false
   private var endTimer: EventSource?
+  private var stragglerRounds = 0
   private var exitStatus: Int32?
 
   /// Sources heard before a turn happens all the same, so that no flood of anything can hold up decisions.
@@ -94,6 +97,7 @@ final class Shell {
       try loop.onSignal(SIGCHLD, priority: .deaths) { [unowned self] in reap() },
       try loop.onSignal(SIGTERM, priority: .control) { [unowned self] in stop("SIGTERM") },
       try loop.onSignal(SIGINT, priority: .control) { [unowned self] in stop("SIGINT") },
+      try loop.onSignal(SIGQUIT, priority: .control) { [unowned self] in stop("SIGQUIT") },
       try loop.onSignal(SIGHUP, priority: .control) { [unowned self] in reload { _ in } },
     ]
   }
@@ -108,7 +112,7 @@ final class Shell {
     turn()
     host?.ready(summary().line)
     while exitStatus == nil {
-      let busy = !inbox.isEmpty || done < outputs.count || store.hasAnswers
+      let busy = fleetTold || !inbox.isEmpty || done < outputs.count || store.hasAnswers
       asleepSince = SystemClocks.monotonic()
       do throws(SystemError) {
         _ = try loop.runOne(atMost: busy ? .zero : nil)
@@ -132,14 +136,15 @@ final class Shell {
     for (id, event) in events { fleet.handle(event, for: id, now: now) }
     for (id, ticket) in store.takeAnswers() { fleet.handle(.saved(ticket), for: id, now: now) }
     fleet.passTime(now: now)
+    fleetTold = false
     outputs += fleet.takeOutput()
     let changed = done < outputs.count
     perform(since: now.monotonic)
-    arm()
+    arm(now)
     if changed { tellStatus() }
     host?.tick(.decisions)
     host?.turnEnded()
-    if allStopped, runs.isEmpty, hooks.isEmpty { exitStatus = 0 }
+    if allStopped, runs.isEmpty, hooks.isEmpty, endStragglers() { exitStatus = 0 }
   }
 
   /// In order; what does not fit into this turn's time comes first in the next.
@@ -168,7 +173,7 @@ final class Shell {
 
   private func perform(_ action: Action, for id: ServiceID) {
     switch action {
-    case .spawn(let request): runs.start(request, for: id)
+    case .spawn(let request): runs.start(request, for: id, refused: stopping)
     case .signal(let run, let signal): runs.signal(run, signal)
     case .signalSet(let run, let signal): runs.signalSet(run, signal)
     case .runHook(let request): hooks.run(request, for: id, spec: fleet.spec(of: id))
@@ -186,15 +191,13 @@ final class Shell {
     }
   }
 
-  private func arm() {
+  private func arm(_ now: Now) {
     let next = fleet.nextDeadline
-    if next.monotonic != armed.monotonic {
+    // What is due already has had its timer fire: it must fire again.
+    if next.monotonic != armed.monotonic || next.monotonic.map({ $0 <= now.monotonic }) ?? false {
       if let at = next.monotonic { monotonicTimer?.arm(at: at.nanoseconds) } else { monotonicTimer?.disarm() }
-    } else if let at = next.monotonic, at.nanoseconds <= asleepSince.nanoseconds {
-      // Due already, and the timer has fired: fire again.
-      monotonicTimer?.arm(at: at.nanoseconds)
     }
-    if next.boot != armed.boot {
+    if next.boot != armed.boot || next.boot.map({ $0 <= now.boot }) ?? false {
       if let at = next.boot { bootTimer?.arm(at: at.nanoseconds) } else { bootTimer?.disarm() }
     }
     armed = next
@@ -283,6 +286,7 @@ final class Shell {
 
   private func take(_ loaded: LoadedConfiguration) {
     let now = SystemClocks.now()
+    fleetTold = true
     let inForce = fleet.ids.compactMap { names[$0] }
     let change = definitions.apply(loaded, inForce: inForce, notifyDirectory: directories.notifyDirectory)
     for diagnostic in definitions.diagnostics {
@@ -305,6 +309,7 @@ final class Shell {
   func order(_ command: Command, named name: ServiceName, request: RequestID?, wait: Bool) -> Bool {
     guard let id = fleet.id(named: name) else { return false }
     fleet.order(command, for: id, request: request, wait: wait, now: SystemClocks.now())
+    fleetTold = true
     return true
   }
   func abandon(_ request: RequestID) { fleet.abandon(request) }
@@ -392,6 +397,19 @@ final class Shell {
     for id in fleet.ids { patience = max(patience, fleet.spec(of: id)?.stop.timeout ?? .zero) }
     host?.stopping(patience: patience + .seconds(10))
     fleet.shutDown(now: SystemClocks.now())
+    fleetTold = true
+  }
+
+  /// Whoever escaped its run's set and has no other parent left than guardian: stopped means that nothing is left.
+  ///
+  /// - Returns: True if there is nobody, or if it has been tried often enough.
+  private func endStragglers() -> Bool {
+    let stragglers = orphans().without(surroundings.inherited)
+    guard !stragglers.isEmpty, stragglerRounds < 50 else { return true }
+    stragglerRounds += 1
+    stragglers.signal(.kill)
+    endTimer?.arm(at: (SystemClocks.monotonic() + .milliseconds(20)).nanoseconds)
+    return false
   }
 
   // MARK: Output

@@ -14,6 +14,8 @@ struct Surroundings {
   var canHide = false
   /// Orphans of services come to guardian.
   var isSubreaper = false
+  /// Children that guardian had before it started anything: not its own, and never signalled.
+  var inherited = Orphans.none
   /// One sentence each, shown by `status`.
   var warnings: [String] = []
 
@@ -34,6 +36,7 @@ struct Surroundings {
 
   /// What guardian needs for itself, and what it must give back to its children.
   mutating func takeOver() {
+    inherited = Orphans.scan { _ in false }
     var files = rlimit()
     if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0, files.rlim_cur < files.rlim_max {
       softOpenFiles = UInt64(files.rlim_cur)

@@ -56,7 +56,9 @@ final class WatchTable {
       }
       let name = directory
       do throws(SystemError) {
-        let source = try shell.loop.onDirectoryChange(directory, priority: .outcomes) { [unowned self] _ in changed(name) }
+        let source = try shell.loop.onDirectoryChange(directory, priority: .outcomes) { [unowned self] _ in
+          changed(name)
+        }
         directories[directory] = (source, [id])
         break
       } catch {

@@ -1,0 +1,134 @@
+import GuardianCore
+import GuardianModel
+import Testing
+
+@testable import GuardianRuntime
+
+private let alice = Identity(
+  user: "alice", uid: 1000, gid: 1000, groups: [1000], home: "/home/alice", shell: "/bin/bash")
+
+private func name(_ text: String) throws -> ServiceName { try #require(ServiceName(text)) }
+
+@Suite struct `a child's environment` {
+  @Test func `is the base, the definition and guardian's own words, and nothing else`() throws {
+    var environment = ChildEnvironment(user: alice, language: nil)
+    environment.add([EnvironmentVariable("PORT", "8080"), EnvironmentVariable("HOME", "/srv/web")])
+    let spec = ServiceSpec(name: try name("web"), process: ProcessSpec(command: ["/bin/true"]))
+    environment.describe(
+      StartRequest(
+        run: RunID(high: 1, low: 2), kind: .ordinary,
+        disabledPlugins: [PluginSpec(name: "a"), PluginSpec(name: "b")], spec: spec))
+    #expect(
+      environment.strings == [
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/srv/web", "USER=alice",
+        "LOGNAME=alice", "SHELL=/bin/bash", "LANG=C.UTF-8", "PORT=8080",
+        "INVOCATION_ID=00000000000000010000000000000002", "GUARDIAN_MODE=safe", "GUARDIAN_DISABLED_PLUGINS=a b",
+      ])
+  }
+
+  @Test func `tells a hook what it is for and how the run ended`() throws {
+    let end = End(
+      run: RunID(high: 3, low: 4), status: .signal(.segv, core: true), cause: .signal, crashClass: .segv,
+      at: WallTime(nanoseconds: 0), uptime: .seconds(2))
+    let context = HookContext(
+      service: try name("web"), step: .repair, attempt: 2, strikes: 1, strikesAllowed: 2, disabledPlugins: ["x"],
+      end: end, reason: "two\nlines")
+    let request = HookRequest(
+      id: RunID(high: 0, low: 9), purpose: .repair(name: "fix"), kind: .run(["/bin/fix"]), identity: nil,
+      timeout: .minute, context: context)
+    var environment = ChildEnvironment(user: alice, language: "de_DE.UTF-8")
+    environment.describe(request)
+    let strings = Set(environment.strings)
+    #expect(
+      strings.isSuperset(of: [
+        "GUARDIAN_SERVICE=web", "GUARDIAN_STEP=repair", "GUARDIAN_ATTEMPT=2", "GUARDIAN_STRIKES=1",
+        "GUARDIAN_CAUSE=signal", "GUARDIAN_SIGNAL=SEGV", "GUARDIAN_RUN=00000000000000030000000000000004",
+        "GUARDIAN_HOOK=fix", "LANG=de_DE.UTF-8",
+      ]))
+    #expect(!strings.contains { $0.hasPrefix("GUARDIAN_EXIT_CODE") || $0.contains("\n") })
+    let json = String(decoding: crashJSON(request), as: UTF8.self)
+    #expect(json.hasPrefix(#"{"schema":1,"service":"web","hook":"fix""#) && json.hasSuffix("}\n"), "\(json)")
+    #expect(json.contains(#""signal":"SEGV","core":true"#) && json.contains(#""disabled_plugins":["x"]"#))
+  }
+
+  @Test func `leaves out what execve cannot take`() {
+    var environment = ChildEnvironment(user: alice, language: nil)
+    environment.add([EnvironmentVariable("BAD", "a\0b")])
+    #expect(!environment.strings.contains { $0.hasPrefix("BAD") })
+  }
+}
+
+@Suite struct `an environment file` {
+  @Test func `has names, values, comments and quotes`() throws {
+    let text = """
+      # comment
+      ; another
+      A=1
+        export B = no
+      C="two words \\"and\\" a \\$ \\n"
+      D='as $it is'
+      E=
+      F=a=b # not a comment
+      """
+    // A blank before '=' belongs to no name.
+    #expect(EnvironmentFileReader.parse(text) == .failure(.init(line: 4, what: "'B ' is no variable's name")))
+    let good = text.split(separator: "\n").filter { !$0.contains("export") }.joined(separator: "\r\n")
+    #expect(
+      try EnvironmentFileReader.parse(good).get() == [
+        EnvironmentVariable("A", "1"), EnvironmentVariable("C", #"two words "and" a $ \n"#),
+        EnvironmentVariable("D", "as $it is"), EnvironmentVariable("E", ""),
+        EnvironmentVariable("F", "a=b # not a comment"),
+      ])
+    #expect(EnvironmentFileReader.parse("A=\"x") == .failure(.init(line: 1, what: "a quote without its end")))
+    #expect(EnvironmentFileReader.parse("\nrubbish") == .failure(.init(line: 2, what: "no '=' in it")))
+  }
+
+  @Test func `that is missing is a fault of the start, unless it may be missing`() {
+    let path = "/nonexistent/environment"
+    #expect(EnvironmentFileReader.read([EnvironmentFile(path: path, optional: true)]) == .success([]))
+    guard case .failure(let failure) = EnvironmentFileReader.read([EnvironmentFile(path: path, optional: false)]) else {
+      Issue.record("no failure")
+      return
+    }
+    #expect(failure.stage == .prepare && failure.sentence.contains(path) && !failure.ownTrouble)
+    // A directory, or a FIFO that nobody writes to, must not be waited for.
+    guard case .failure = EnvironmentFileReader.read([EnvironmentFile(path: "/", optional: true)]) else {
+      Issue.record("a directory was read")
+      return
+    }
+  }
+}
+
+@Suite struct `a notification` {
+  @Test func `is understood line by line, and what is unknown is skipped`() {
+    let message = NotifyMessage(
+      Array(
+        "X=1\nREADY=1\nSTATUS=a\u{1B}[31mb\nWATCHDOG=1\nWATCHDOG=trigger\nEXTEND_TIMEOUT_USEC=5000000\nSTOPPING=1".utf8)
+    )
+    #expect(
+      message.items == [
+        .ready, .status("a\u{FFFD}[31mb"), .watchdogPing, .watchdogTrigger, .extendTimeout(.seconds(5)), .stopping,
+      ])
+  }
+
+  @Test(arguments: [
+    "", "\n\n\n", "READY", "READY=2", " READY=1", "READY =1", "READY=1\r", "=x", "\0\0", "MAINPID=1", "WATCHDOG=0",
+    "EXTEND_TIMEOUT_USEC=-1", "EXTEND_TIMEOUT_USEC=99999999999999999999999",
+  ])
+  func `that means nothing does nothing`(_ text: String) {
+    #expect(NotifyMessage(Array(text.utf8)).items.isEmpty)
+  }
+
+  @Test func `is bounded in what it can say`() {
+    #expect(NotifyMessage(Array(String(repeating: "READY=1\n", count: 500).utf8)).items.count <= 65)
+    guard
+      case .status(let text) = NotifyMessage(Array(("STATUS=" + String(repeating: "é", count: 2000)).utf8)).items.first
+    else {
+      Issue.record("no status")
+      return
+    }
+    #expect(text.utf8.count <= 260)
+    // Broken UTF-8 arrives repaired.
+    #expect(NotifyMessage(Array("STATUS=".utf8) + [0xff, 0xfe]).items == [.status("\u{FFFD}\u{FFFD}")])
+  }
+}
