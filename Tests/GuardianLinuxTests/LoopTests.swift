@@ -3,7 +3,7 @@ import GuardianLinux
 import GuardianModel
 import Testing
 
-private struct Scratch: ~Copyable {
+private struct LoopScratch: ~Copyable {
   let path: String
   init() throws {
     var template = Array("/tmp/guardian-linux-test.XXXXXX".utf8CString)
@@ -70,7 +70,7 @@ private func turn(_ loop: EventLoop, until condition: () -> Bool) throws -> Bool
   }
 
   @Test func `tells of a file that appears in a watched directory`() throws {
-    let scratch = try Scratch()
+    let scratch = try LoopScratch()
     let loop = try EventLoop()
     var names: [String] = []
     let watch = try loop.onDirectoryChange(scratch.path, priority: .outcomes) { names.append($0) }
@@ -133,7 +133,7 @@ private func turn(_ loop: EventLoop, until condition: () -> Bool) throws -> Bool
   }
 
   @Test func `takes good datagrams with their sender, and drops the over-long`() throws {
-    let scratch = try Scratch()
+    let scratch = try LoopScratch()
     let path = "\(scratch.path)/notify"
     let socket = try NotifySocket(path: path, uid: geteuid())
     var about = stat()
@@ -157,7 +157,7 @@ private func turn(_ loop: EventLoop, until condition: () -> Bool) throws -> Bool
   }
 
   @Test func `hands out every descriptor that came along, so that all can be closed`() throws {
-    let scratch = try Scratch()
+    let scratch = try LoopScratch()
     let socket = try NotifySocket(path: "\(scratch.path)/notify", uid: geteuid())
     for count in [1, 2, 253] {
       try send(Array("BARRIER=1".utf8), to: socket.path, descriptors: count)
@@ -177,7 +177,7 @@ private func turn(_ loop: EventLoop, until condition: () -> Bool) throws -> Bool
 
 @Suite struct `a directory's lock` {
   @Test func `has one holder, is named by its pid, and goes with it`() throws {
-    let scratch = try Scratch()
+    let scratch = try LoopScratch()
     var first: DirectoryLock? = try DirectoryLock(scratch.path)
     #expect(first != nil)
     let error = #expect(throws: DirectoryLock.Failure.self) { try DirectoryLock(scratch.path) }
@@ -190,7 +190,7 @@ private func turn(_ loop: EventLoop, until condition: () -> Bool) throws -> Bool
 
 @Suite struct `the control socket` {
   @Test func `knows who is there, and notices that its file was taken away`() throws {
-    let scratch = try Scratch()
+    let scratch = try LoopScratch()
     let path = "\(scratch.path)/control.sock"
     let listener = try ControlListener(path: path)
     let client = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
