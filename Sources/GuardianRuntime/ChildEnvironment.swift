@@ -113,9 +113,10 @@ enum EnvironmentFileReader {
   static func parse(_ text: String) -> Result<[EnvironmentVariable], Fault> {
     var variables: [EnvironmentVariable] = []
     var number = 0
-    for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
+    // By bytes: CR LF is one Character, which is no "\n".
+    for line in text.utf8.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false) {
       number += 1
-      var rest = line.drop(while: isBlank)
+      var rest = Substring(line).drop(while: isBlank)
       if let first = rest.first, first == "#" || first == ";" { continue }
       while let last = rest.last, isBlank(last) { rest.removeLast() }
       if rest.isEmpty { continue }
@@ -139,7 +140,7 @@ enum EnvironmentFileReader {
   }
 
   private static func isBlank(_ character: Character) -> Bool {
-    character == " " || character == "\t" || character == "\r" || character == "\r\n"
+    character == " " || character == "\t" || character == "\r"
   }
 
   private static func unquoted(_ text: Substring) -> String? {
