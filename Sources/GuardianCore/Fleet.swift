@@ -22,6 +22,8 @@ package struct Fleet: Sendable {
   /// By `ServiceID.index`; nil once forgotten. A number is never given out twice.
   private var machines: [ServiceMachine?] = []
   private var numbers: [ServiceName: Int] = [:]
+  /// The entries of `numbers` by name: every look at the fleet wants them so, and only a reload changes them.
+  private var inOrder: [(name: ServiceName, id: ServiceID)] = []
   /// When each service was last started, as a running number; shutdown goes backwards.
   private var startOrder: [Int] = []
   private var starts = 0
@@ -56,15 +58,27 @@ package struct Fleet: Sendable {
     let index = machines.count
     machines.append(ServiceMachine(spec, record: record, now: now))
     startOrder.append(0)
-    numbers[spec.name] = index
+    number(spec.name, index)
     schedule(index)
     return ServiceID(index)
+  }
+
+  /// Nil: the name is free again.
+  private mutating func number(_ name: ServiceName, _ index: Int?) {
+    var low = 0, high = inOrder.count
+    while low < high {
+      let middle = (low + high) / 2
+      if inOrder[middle].name < name { low = middle + 1 } else { high = middle }
+    }
+    if low < inOrder.count, inOrder[low].name == name { inOrder.remove(at: low) }
+    if let index { inOrder.insert((name, ServiceID(index)), at: low) }
+    numbers[name] = index
   }
 
   /// Nil for a name that is unknown or forgotten.
   package func id(named name: ServiceName) -> ServiceID? { numbers[name].map { ServiceID($0) } }
   /// In order of name.
-  package var ids: [ServiceID] { numbers.sorted { $0.key < $1.key }.map { ServiceID($0.value) } }
+  package var ids: [ServiceID] { inOrder.map(\.id) }
   package var count: Int { numbers.count }
   /// The service's definition in force.
   package func spec(of id: ServiceID) -> ServiceSpec? { machine(id.index)?.spec }
@@ -178,7 +192,7 @@ package struct Fleet: Sendable {
     }
     meet(turn.milestones, index)
     if forgotten {
-      if let name = machines[index]?.spec.name, numbers[name] == index { numbers[name] = nil }
+      if let name = machines[index]?.spec.name, numbers[name] == index { number(name, nil) }
       machines[index] = nil
       for waiter in waiters.removeValue(forKey: index) ?? [] {
         output.append(.answer(waiter.request, .failed(reason: "the service was removed")))
@@ -228,12 +242,13 @@ package struct Fleet: Sendable {
   // MARK: Looking
 
   package func status(of id: ServiceID, now: Now) -> ServiceStatus {
-    machine(id.index)?.status(now) ?? ServiceStatus(name: "")
+    guard machines.indices.contains(id.index) else { return ServiceStatus(name: "") }
+    return machines[id.index]?.status(now) ?? ServiceStatus(name: "")
   }
 
   package func summary() -> FleetSummary {
     var summary = FleetSummary()
-    for id in ids { if let machine = machine(id.index) { machine.count(into: &summary) } }
+    for (_, id) in inOrder { machines[id.index]?.count(into: &summary) }
     return summary
   }
 

@@ -181,7 +181,8 @@ struct Program {
       // A person who waits wants to see each as it comes; JSON is one object at the end.
       if !invocation.json {
         if last.error == nil {
-          output.bytes += "\(printable(last.name)): \(last.note.isEmpty ? "done" : printable(last.note))\n".utf8
+          output.bytes +=
+            "\(printable(last.name)): \(printable(last.note.isEmpty ? invocation.outcome : last.note))\n".utf8
         }
         if !output.flush() { return ExitCode.failed }
         output.bytes = []

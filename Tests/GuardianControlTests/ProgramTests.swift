@@ -253,8 +253,8 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
   }
   // What went wrong elsewhere: exit 0 on a failed start.
   @Test(arguments: [
-    Order(line: "start db", status: 0, output: "db: done\n", errors: ""),
-    Order(line: "stop db", status: 0, output: "db: done\n", errors: ""),
+    Order(line: "start db", status: 0, output: "db: started\n", errors: ""),
+    Order(line: "stop db", status: 0, output: "db: stopped\n", errors: ""),
     Order(line: "start mailer", status: 0, output: "mailer: one trial now\n", errors: ""),
     Order(line: "restart nosuch", status: 4, output: "", errors: "guardianctl: nosuch: no such service\n"),
     Order(
@@ -263,11 +263,12 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
       line: "stop forbidden", status: 77, output: "",
       errors: "guardianctl: forbidden: not permitted: only root may\n"),
     Order(
-      line: "start badexec db nosuch", status: 4, output: "db: done\n",
+      line: "start badexec db nosuch", status: 4, output: "db: started\n",
       errors: "guardianctl: badexec: cannot run /bin/x: no such file\nguardianctl: nosuch: no such service\n"),
-    Order(line: "hold db --for 1h", status: 0, output: "db: done\n", errors: ""),
+    Order(line: "release db --no-wait", status: 0, output: "db: accepted\n", errors: ""),
+    Order(line: "hold db --for 1h", status: 0, output: "db: held for 1h\n", errors: ""),
     Order(
-      line: "start db gone", status: 6, output: "db: done\n",
+      line: "start db gone", status: 6, output: "db: started\n",
       errors: "guardianctl: guardian closed the connection before it had answered\n"),
     Order(
       line: "reload", status: 1, output: "",

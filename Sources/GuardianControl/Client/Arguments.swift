@@ -18,6 +18,23 @@ package struct Invocation: Hashable, Sendable {
   package init() {}
 }
 
+extension Invocation {
+  /// What an order came to, where guardian has nothing to add.
+  package var outcome: String {
+    if !wait { return "accepted" }
+    switch verb {
+    case .start: return "started"
+    case .stop: return "stopped"
+    case .restart: return "restarted"
+    case .release: return "released"
+    case .reset: return "reset"
+    case .hold where holdMilliseconds == 0: return "hold ended"
+    case .hold: return "held for \(shortTime(milliseconds: holdMilliseconds))"
+    case .status, .reload, .plan, .check, .version, .help: return "done"
+    }
+  }
+}
+
 package enum ParsedArguments: Hashable, Sendable {
   case run(Invocation)
   case help

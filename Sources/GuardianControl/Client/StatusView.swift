@@ -34,7 +34,7 @@ extension ServiceStatus {
 
   fileprivate var why: String {
     if !reason.isEmpty { return reason }
-    if phase == .stopped || (settled && !degraded) { return "" }
+    if phase == .stopped || (settled && !degraded) || (phase == .finished && !crashedAndFinished) { return "" }
     return lastEnd?.text ?? ""
   }
 }
@@ -96,7 +96,12 @@ package func renderTable(_ services: [ServiceStatus], style: Style) -> [UInt8] {
 
   var shown = columns.filter { widths[$0.rawValue] > 0 }
   for column in shown { widths[column.rawValue] = max(widths[column.rawValue], column.title.utf8.count) }
-  if let limit = style.width { fit(&shown, &widths, limit) }
+  if let limit = style.width {
+    fit(&shown, &widths, limit)
+  } else {
+    // In a pipe, too, one broken file does not make every line a page.
+    widths[Column.why.rawValue] = min(widths[Column.why.rawValue], 120)
+  }
 
   var out: [UInt8] = []
   out.reserveCapacity(rows.count * 80)
@@ -168,7 +173,8 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
   if let end = s.lastEnd {
     add(
       "Last end",
-      "\(end.text.isEmpty ? end.cause : end.text) after \(shortTime(milliseconds: end.uptimeMilliseconds)), "
+      "\(end.text.isEmpty ? end.cause : end.text) after "
+        + (end.uptimeMilliseconds == 0 ? "less than 1ms, " : "\(shortTime(milliseconds: end.uptimeMilliseconds)), ")
         + "\(clock(end.at))\(ago(end.at)); cause \(end.cause), class \(end.crashClass)")
   }
   add("Why", s.reason)
