@@ -731,7 +731,20 @@ extension ServiceDecoder {
     guard userText != nil || groupText != nil else { return nil }
     switch context.resolveUser(userText, groupText) {
     case .failure(let problem):
-      fault(user ?? group, problem.what, "")
+      // Each of the two at its own place; a bare number may need the group that is at fault.
+      var said = false
+      if let userText, let groupText {
+        if case .failure(let problem) = context.resolveUser(nil, groupText) {
+          fault(group, problem.what)
+          said = true
+        }
+        let isNumber = userText.utf8.allSatisfy { (0x30...0x39).contains($0) }
+        if !(said && isNumber), case .failure(let problem) = context.resolveUser(userText, nil) {
+          fault(user, problem.what)
+          said = true
+        }
+      }
+      if !said { fault(user ?? group, problem.what) }
       return nil
     case .success(let identity):
       if context.ownUID != 0 && identity.uid != context.ownUID {

@@ -152,6 +152,8 @@ final class HookTable {
     environment.describe(request)
     spawn.identity = identity
     spawn.softOpenFiles = shell.softOpenFiles
+    spawn.nice = shell.surroundings.nice
+    spawn.oomScoreAdjust = shell.surroundings.oomScoreAdjust
 
     let output = shell.output(spec.log, identifier: request.context.service.text)
     defer { if let number = output.stream { close(number) } }

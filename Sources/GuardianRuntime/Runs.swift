@@ -131,8 +131,8 @@ final class RunTable {
     spawn.umask = spec.process.umask
     spawn.limits = spec.process.limits
     spawn.softOpenFiles = shell.softOpenFiles
-    spawn.nice = spec.process.nice
-    spawn.oomScoreAdjust = spec.process.oomScoreAdjust
+    spawn.nice = spec.process.nice ?? shell.surroundings.nice
+    spawn.oomScoreAdjust = spec.process.oomScoreAdjust ?? shell.surroundings.oomScoreAdjust
     spawn.hide = run.request.disabledPlugins.flatMap(\.hide)
 
     do throws(SystemError) {

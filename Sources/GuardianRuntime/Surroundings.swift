@@ -11,6 +11,9 @@ struct Surroundings {
   var language: String?
   /// The soft limit of open files before guardian raised its own.
   var softOpenFiles: UInt64?
+  /// What children get that do not say otherwise, where guardian's own is better than that of an ordinary process (its
+  /// unit gives it an OOM score of -900). Nil: they inherit. Getting worse needs no privilege.
+  var nice: Int32?, oomScoreAdjust: Int32?
   var canHide = false
   /// Orphans of services come to guardian.
   var isSubreaper = false
@@ -31,6 +34,9 @@ struct Surroundings {
     }
     surroundings.language = environmentVariable("LANG")
     surroundings.canHide = Capabilities.canMount
+    if getpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0) < 0 { surroundings.nice = 0 }
+    // Better than 0 is written with a sign.
+    if FileText.text("/proc/self/oom_score_adj")?.hasPrefix("-") == true { surroundings.oomScoreAdjust = 0 }
     return surroundings
   }
 

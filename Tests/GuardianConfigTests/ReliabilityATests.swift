@@ -193,6 +193,11 @@ import Testing
   @Test func `A12 an unknown user or group is an error, and never root`() {
     #expect(said("user: wbe") == ["x.yaml:2:7: no user 'wbe' in the user database"])
     #expect(said("group: staff") == ["x.yaml:2:8: no group 'staff' in the user database"])
+    #expect(
+      said("user: wbe\ngroup: staff") == [
+        "x.yaml:2:7: no user 'wbe' in the user database", "x.yaml:3:8: no group 'staff' in the user database",
+      ])
+    #expect(said("user: web\ngroup: staff") == ["x.yaml:3:8: no group 'staff' in the user database"])
     #expect(parse("command: [/bin/x]\nuser: [web]").spec == nil)
     #expect(parse("command: [/bin/x]\nuser: wbe").spec == nil)
     #expect(parse("command: [/bin/x]\nuser: 1000").spec?.process.identity == someone)
