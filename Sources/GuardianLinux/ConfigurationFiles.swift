@@ -4,11 +4,11 @@ package import GuardianModel
 
 /// Reads configuration files that nobody but root and guardian's own user can have written.
 ///
-/// A path is walked component by component, by descriptor, following links itself, so that what has been checked is what
-/// is read. Every directory on the way (those that a link leads through included) and the file must belong to root or to
-/// `Trust.uid` and must not be writable by others; in a sticky directory that others may write to, the next component
-/// must be root's or ours. Nothing is opened for reading before it is known to be a regular file, so a FIFO, a device or a
-/// hung link cannot block. Links to files are followed, since configuration management places them.
+/// A path is walked component by component, by descriptor, following links itself, so that what has been checked is
+/// what is read. Every directory on the way (those that a link leads through included) and the file must belong to root
+/// or to `Trust.uid` and must not be writable by others; in a sticky directory that others may write to, the next
+/// component must be root's or ours. Nothing is opened for reading before it is known to be a regular file, so a FIFO, a
+/// device or a hung link cannot block. Links to files are followed, since configuration management places them.
 package struct ConfigurationFiles: ~Copyable {
   /// Who may have written the files.
   package struct Trust: Sendable {

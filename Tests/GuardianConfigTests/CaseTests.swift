@@ -69,7 +69,8 @@ import Testing
 
   @Test func `case 47 environment values stay the text that was written`() throws {
     let spec = try valid(
-      "environment: {A: yes, B: no, C: on, D: 0644, E: 1e3, F: 12:30:45, H: 1_000, I: null, J: 2024-01-01, K: \"\", L: \"~\", NO: .inf}"
+      "environment: {A: yes, B: no, C: on, D: 0644, E: 1e3, F: 12:30:45, H: 1_000, I: null, J: 2024-01-01,"
+        + " K: \"\", L: \"~\", NO: .inf}"
     )
     #expect(
       spec.process.environment.map(\.value) == [
