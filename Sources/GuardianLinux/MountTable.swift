@@ -61,7 +61,8 @@ package final class MountTable {
     return remoteTypes.contains(type)
   }
   private static let remoteTypes: Set<String> = [
-    "nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "lustre", "gfs2", "ocfs2", "virtiofs", "autofs", "coda", "pvfs2",
+    "nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "lustre", "gfs2", "ocfs2", "virtiofs", "autofs", "coda",
+    "pvfs2",
     "beegfs", "gpfs",
   ]
 }

@@ -179,7 +179,9 @@ private struct Move: ~Copyable {
     var backups: [(date: String, number: Int, name: RawName)] = []
     for entry in Tree.entries(parent) ?? [] {
       let text = String(decoding: entry.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-      guard text.hasPrefix(prefix), let (date, number) = Self.parse(String(text.dropFirst(prefix.count))) else { continue }
+      guard text.hasPrefix(prefix), let (date, number) = Self.parse(String(text.dropFirst(prefix.count))) else {
+        continue
+      }
       var status = stat()
       guard fstatat(parent, entry, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_uid == owner else { continue }
       backups.append((date, number, entry))
@@ -197,7 +199,9 @@ private struct Move: ~Copyable {
           continue
         }
       }
-      if let problem = Tree.remove(parent, backup.name) { trouble = "; cannot remove an old backup: \(problem)" } else {
+      if let problem = Tree.remove(parent, backup.name) {
+        trouble = "; cannot remove an old backup: \(problem)"
+      } else {
         removed += 1
       }
     }

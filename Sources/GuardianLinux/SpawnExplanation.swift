@@ -106,7 +106,8 @@ struct SpawnExplanation {
       default: ErrnoText.reason(code)
       }
     return what == "become"
-      ? "cannot become \(user): \(reason); check 'user'" : "cannot \(what) of \(user): \(reason); check 'user' and 'group'"
+      ? "cannot become \(user): \(reason); check 'user'"
+      : "cannot \(what) of \(user): \(reason); check 'user' and 'group'"
   }
 
   private func execSentence(_ code: Int32) -> String {

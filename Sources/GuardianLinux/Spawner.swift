@@ -26,8 +26,9 @@ package final class Spawner {
           stage: .exec, errno: EINVAL, target: request.command.first ?? "",
           sentence: "cannot run '\(request.command.first ?? "")': 'command' needs an absolute path"))
     }
-    if let bad = (request.command + request.environment + [directory] + request.hide).first(where: { $0.utf8.contains(0) })
-    {
+    if let bad = (request.command + request.environment + [directory] + request.hide).first(where: {
+      $0.utf8.contains(0)
+    }) {
       return .failed(
         SpawnFailure(
           stage: .prepare, errno: EINVAL, target: path,
@@ -77,7 +78,8 @@ package final class Spawner {
     guard let path = arguments.pointers.pointee else { return -EINVAL }
 
     var descriptors: [guardian_descriptor] = []
-    for (target, stream) in [(0, request.input), (1, request.output), (2, request.error)] as [(Int32, SpawnRequest.Stream)]
+    for (target, stream) in [(0, request.input), (1, request.output), (2, request.error)]
+      as [(Int32, SpawnRequest.Stream)]
     {
       switch stream {
       case .null: descriptors.append(guardian_descriptor(source: null.number, target: target))
@@ -93,7 +95,9 @@ package final class Spawner {
     var groupRoom = [gid_t](repeating: 0, count: groups.count + 1)
     var hide: [guardian_hide] = []
     for index in hidden.parts.indices {
-      guard let directory = hiddenText.pointers[2 * index], let name = hiddenText.pointers[2 * index + 1] else { continue }
+      guard let directory = hiddenText.pointers[2 * index], let name = hiddenText.pointers[2 * index + 1] else {
+        continue
+      }
       hide.append(guardian_hide(directory: directory, name: name))
     }
 

@@ -9,7 +9,9 @@ import Testing
     user: "4711", uid: 4711, gid: 4711, groups: [4711], home: "/", shell: "/bin/sh")
 
   /// How many mounts the host has; nothing of a hidden path may show there.
-  private var mounts: Int { (FileText.text("/proc/self/mountinfo", limit: 16 << 20) ?? "").split(separator: "\n").count }
+  private var mounts: Int {
+    (FileText.text("/proc/self/mountinfo", limit: 16 << 20) ?? "").split(separator: "\n").count
+  }
 
   @Test func `is absent for the one process, with its neighbours in place and nothing changed on the host`() throws {
     let scratch = try Scratch()
@@ -58,7 +60,8 @@ import Testing
     _ = try Children.finish(child)
   }
 
-  @Test func `may be several of one directory, a directory, a link, one that is missing, and one above another`() throws {
+  @Test func `may be several of one directory, a directory, a link, one that is missing, and one above another`() throws
+  {
     let scratch = try Scratch()
     let upper = try scratch.directory("upper")
     try scratch.directory("upper/deep")

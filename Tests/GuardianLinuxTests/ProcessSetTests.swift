@@ -180,7 +180,9 @@ import Testing
     #expect(error?.unanswered == false)
     let number = try UserDatabase.identity(user: "47110", groupOverride: "47111")
     #expect(number.uid == 47110 && number.gid == 47111 && number.groups == [47111])
-    #expect(throws: UserDatabase.Failure.self) { try UserDatabase.identity(user: "root", groupOverride: "no-such-group") }
+    #expect(throws: UserDatabase.Failure.self) {
+      try UserDatabase.identity(user: "root", groupOverride: "no-such-group")
+    }
   }
 
   @Test func `knows who runs this`() throws {

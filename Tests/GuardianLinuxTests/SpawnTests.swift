@@ -70,7 +70,8 @@ extension SpawnRequest {
 
   @Test(arguments: Way.allCases)
   func `has a clean signal state, and keeps SIGPIPE ignored only when asked`(_ way: Way) throws {
-    var request = SpawnRequest(command: ["/bin/grep", "-E", "^(SigPnd|ShdPnd|SigBlk|SigIgn)", "/proc/self/status"]).by(way)
+    var request = SpawnRequest(command: ["/bin/grep", "-E", "^(SigPnd|ShdPnd|SigBlk|SigIgn)", "/proc/self/status"]).by(
+      way)
     let zero = "0000000000000000"
     #expect(
       try Children.run(request).output
@@ -200,8 +201,10 @@ extension SpawnRequest {
 
   @Test(arguments: Way.allCases)
   func `J7: has the user, the group and the groups asked for, and no others`(_ way: Way) throws {
-    var request = SpawnRequest(command: ["/bin/grep", "-E", "^(Uid|Gid|Groups|CapEff|CapPrm|CapInh|CapAmb)", "/proc/self/status"])
-      .by(way)
+    var request = SpawnRequest(command: [
+      "/bin/grep", "-E", "^(Uid|Gid|Groups|CapEff|CapPrm|CapInh|CapAmb)", "/proc/self/status",
+    ])
+    .by(way)
     request.identity = somebody
     let zero = "0000000000000000"
     #expect(
