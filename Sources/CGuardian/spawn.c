@@ -34,6 +34,8 @@ struct birth {
   // Written by a child that shares our memory, read by us after it has gone on.
   volatile int stage, index, error;
   int report;
+  // When above 0, the table of descriptors is still the caller's; the child leaves it first, with the numbers below this.
+  unsigned unshare_from;
 };
 
 GUARDIAN_RAW __attribute__((noreturn)) static void fail(struct birth *birth, enum guardian_stage stage, long index,
@@ -170,7 +172,14 @@ GUARDIAN_RAW static void child(void *context) {
   struct birth *birth = context;
   const struct guardian_spawn_request *request = birth->request;
 
-  long answer = raw1(SYS_setsid, 0);
+  long answer;
+  if (birth->unshare_from > 0) {
+    answer = raw3(SYS_close_range, birth->unshare_from, ~0u, CLOSE_RANGE_UNSHARE);
+    if (answer < 0) answer = raw1(SYS_unshare, CLONE_FILES);
+    if (answer < 0) fail(birth, GUARDIAN_STAGE_DESCRIPTORS, -1, answer);
+  }
+
+  answer = raw1(SYS_setsid, 0);
   if (answer < 0) fail(birth, GUARDIAN_STAGE_SESSION, 0, answer);
 
   // The dispositions are a copy, since sighand is not shared. SIGKILL and SIGSTOP refuse, which is as well.
@@ -241,9 +250,55 @@ GUARDIAN_RAW static long clone_child(uint64_t flags, char *stack, int *pidfd, st
                    (long)pidfd, child, birth);
 }
 
+// To copy a table of thousands of descriptors and to close them again takes several times as long as all the rest of a
+// start. So the child shares the table at first, and leaves it with a copy of the lowest numbers alone. What it is to
+// keep must be there: a few low numbers are set aside for that, and are filled for the time of a start. The first of
+// them stays /dev/null, with which the others are emptied: a descriptor left in one would keep a pipe open for ever.
+enum { SLOTS = 9, LOW = 256 };
+static int slots[SLOTS];
+
+static void set_slots_aside(void) {
+  int idle = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int i = 0; i < SLOTS; i++) slots[i] = idle < 0 ? -1 : i == 0 ? idle : fcntl(idle, F_DUPFD_CLOEXEC, 3);
+  for (int i = 0; i < SLOTS; i++) {
+    if (slots[i] >= 3 && slots[i] < LOW) continue;
+    // Too late for low numbers, or none is left: starts are slower then, and no less right.
+    for (int j = i; j < SLOTS; j++) {
+      if (slots[j] >= 0) close(slots[j]);
+      slots[j] = -1;
+    }
+    return;
+  }
+}
+
+// How many slots are filled; `*highest` is the highest number that the child is to keep, or -1 where it is no low one.
+static int fill_slots(const struct guardian_spawn_request *request, int *highest) {
+  int used = 0;
+  *highest = 2;
+  for (size_t i = 0; i < request->descriptor_count && *highest >= 0; i++) {
+    struct guardian_descriptor *one = &request->descriptors[i];
+    if (one->source >= LOW) {
+      int slot = used + 1 < SLOTS ? slots[used + 1] : -1;
+      if (slot < 0 || dup3(one->source, slot, O_CLOEXEC) < 0) {
+        *highest = -1;
+        break;
+      }
+      one->source = slot;
+      used++;
+    }
+    if (one->source > *highest) *highest = one->source;
+  }
+  return used;
+}
+
+static void empty_slots(int used) {
+  for (int i = 1; i <= used; i++) dup3(slots[0], slots[i], O_CLOEXEC);
+}
+
 int guardian_spawn(const struct guardian_spawn_request *request, struct guardian_spawn_result *result) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static char *stack;
+  static bool slots_are_set;
 
   *result = (struct guardian_spawn_result){.pid = -1, .pidfd = -1, .stage = GUARDIAN_STAGE_CLONE, .index = 0};
   struct birth birth = {.request = request, .report = request->separate ? request->report : -1};
@@ -258,6 +313,10 @@ int guardian_spawn(const struct guardian_spawn_request *request, struct guardian
     pid = clone_child(0, NULL, &pidfd, &birth);
   } else {
     pthread_mutex_lock(&lock);
+    if (!slots_are_set) {
+      set_slots_aside();
+      slots_are_set = true;
+    }
     if (!stack) {
       char *mapping = mmap(NULL, GUARD_SIZE + STACK_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
       if (mapping != MAP_FAILED && mprotect(mapping + GUARD_SIZE, STACK_SIZE, PROT_READ | PROT_WRITE) == 0)
@@ -266,10 +325,15 @@ int guardian_spawn(const struct guardian_spawn_request *request, struct guardian
         munmap(mapping, GUARD_SIZE + STACK_SIZE);
     }
     if (stack) {
+      int highest;
+      int used = fill_slots(request, &highest);
+      birth.unshare_from = highest < 0 ? 0 : (unsigned)highest + 1;
+      uint64_t share = highest < 0 ? 0 : CLONE_FILES;
       int dumpable = request->set_identity ? prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) : -1;
-      pid = clone_child(CLONE_VM | CLONE_VFORK, stack, &pidfd, &birth);
+      pid = clone_child(CLONE_VM | CLONE_VFORK | share, stack, &pidfd, &birth);
       // A child that changes its user takes the right to dump core from all who share its memory, which is us.
       if (dumpable == 1) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+      empty_slots(used);
     } else {
       pid = -ENOMEM;
     }

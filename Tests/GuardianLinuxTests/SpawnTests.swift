@@ -146,6 +146,23 @@ extension SpawnRequest {
     _ = try Children.finish(child)
   }
 
+  @Test(arguments: [1, 7, 12])
+  func `gets its descriptors, and the end of file is seen, among hundreds of guardian's own`(_ count: Int32) throws {
+    let null = open("/dev/null", O_RDWR | O_CLOEXEC)
+    var filler = [null]
+    while let last = filler.last, last >= 0, last < 400 { filler.append(fcntl(null, F_DUPFD_CLOEXEC, 3)) }
+    defer { for descriptor in filler { close(descriptor) } }
+    let pipe = try Pipe()
+    #expect(pipe.write > 256)
+    let script = (3..<(3 + count)).map { "echo \($0) >/proc/self/fd/\($0)" }.joined(separator: ";")
+    var request = Children.shell(script)
+    request.passed = (3..<(3 + count)).map { .init(target: $0, source: pipe.write) }
+    let child = try Children.start(request)
+    pipe.closeWrite()
+    #expect(Children.readAll(pipe.read) == (3..<(3 + count)).map { "\($0)\n" }.joined())
+    #expect(try Children.finish(child) == .code(0))
+  }
+
   @Test func `does not die with the thread that started it`() throws {
     let run = try Children.run(Children.shell("grep -c . /proc/self/status >/dev/null; echo alive"))
     #expect(run.output == "alive\n")
