@@ -67,10 +67,11 @@ struct Program {
       try daemon.send([ControlCall(.summary), ControlCall(list, more: true)])
       switch try daemon.reply(to: .summary, patience: patience) {
       case .summary(let told): summary = told
-      case .error(let error): refusal = error
+      // A stranger is told once, and shown out.
+      case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
       case .services, .done, .reloaded, .plan, .version: break
       }
-      if invocation.json, !named, refusal == nil { return try wholeList(daemon, list, summary) }
+      if invocation.json, !named { return try wholeList(daemon, list, summary) }
       try daemon.replies(to: list, patience: patience) { body in
         switch body {
         case .services(let chunk, let unknown):
@@ -299,6 +300,9 @@ struct Program {
         }
         switch body {
         case .plan(let plan): plans.append(plan)
+        case .error(.notPermitted(let reason)):
+          let error = ControlError.notPermitted(reason: reason)
+          return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
         case .error(let error):
           complain("\(name): \(error.sentence)")
           if error.exitCode >= worst { failure = (error, name) }

@@ -113,9 +113,9 @@ struct Finished {
 }
 
 /// Runs guardianctl with a bare environment.
-func guardianctl(_ arguments: [String], in scratch: Scratch, environment: [String] = [], output: String? = nil)
-  -> Finished
-{
+func guardianctl(
+  _ arguments: [String], in scratch: Scratch, environment: [String] = [], output: String? = nil, descriptor: CInt? = nil
+) -> Finished {
   var buffer = [UInt8](repeating: 0, count: 4096)
   let length = buffer.withUnsafeMutableBytes { room in
     room.bindMemory(to: CChar.self).baseAddress.map { readlink("/proc/self/exe", $0, room.count) } ?? -1
@@ -128,7 +128,11 @@ func guardianctl(_ arguments: [String], in scratch: Scratch, environment: [Strin
   posix_spawn_file_actions_init(&actions)
   defer { posix_spawn_file_actions_destroy(&actions) }
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
-  posix_spawn_file_actions_addopen(&actions, 1, standard, O_WRONLY | O_CREAT | (output == nil ? O_TRUNC : 0), 0o600)
+  if let descriptor {
+    posix_spawn_file_actions_adddup2(&actions, descriptor, 1)
+  } else {
+    posix_spawn_file_actions_addopen(&actions, 1, standard, O_WRONLY | O_CREAT | (output == nil ? O_TRUNC : 0), 0o600)
+  }
   posix_spawn_file_actions_addopen(&actions, 2, errors, O_WRONLY | O_CREAT | O_TRUNC, 0o600)
   func list(_ words: [String]) -> [UnsafeMutablePointer<CChar>?] { words.map { strdup($0) } + [nil] }
   let argv = list([program] + arguments), envp = list(["PATH=/nonexistent"] + environment)
@@ -306,6 +310,43 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
     #expect(ask("version").output.contains("process set  session and subreaper"))
   }
 
+  @Test func `told that nothing is permitted says that, though guardian hangs up afterwards`() {
+    let stranger = FakeGuardian(in: scratch.path) { call in
+      // The first call is refused; what was sent along with it is not looked at any more.
+      if case .list = call.request { return .hangUp }
+      if case .plan("second", _) = call.request { return .hangUp }
+      return .bytes(Reply.error(.notPermitted(reason: "only root may")))
+    }
+    defer { stranger.stop() }
+    for verb in [["status"], ["status", "web"], ["plan", "first", "second"], ["version"], ["reload"]] {
+      let told = guardianctl(verb + ["--runtime", scratch.path], in: scratch)
+      #expect(told.status == 77, "\(verb)")
+      #expect(told.errors == "guardianctl: not permitted: only root may\n")
+      let json = guardianctl(verb + ["--json", "--runtime", scratch.path], in: scratch)
+      #expect(json.status == 77, "\(verb)")
+      #expect(json.output.contains(#""error":{"name":"not-permitted""#))
+    }
+  }
+
+  @Test func `whose reader has gone ends quietly, and not as a success`() {
+    let server = zooGuardian(scratch)
+    defer { server.stop() }
+    var ends: [CInt] = [-1, -1]
+    guard pipe(&ends) == 0 else {
+      Issue.record("no pipe")
+      return
+    }
+    close(ends[0])
+    for arguments in [["--json"], ["status"], ["help"]] {
+      let ended = guardianctl(
+        arguments + ["--runtime", scratch.path], in: scratch, output: "", descriptor: ends[1])
+      // By the signal, or, where somebody has ignored it for us, by the failed write.
+      #expect(ended.status == 128 + SIGPIPE || ended.status == (arguments == ["help"] ? 1 : 5), "\(ended)")
+      #expect(ended.errors == "")
+    }
+    close(ends[1])
+  }
+
   @Test func `whose answer cannot be written fails`() {
     let server = zooGuardian(scratch)
     defer { server.stop() }
@@ -364,6 +405,38 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
     }
     #expect(last.status == 6)
     #expect(last.errors.contains("nobody listens at \(scratch.path)/control.sock"))
+  }
+
+  @Test func `plans and checks all the same, by the guardian program beside it`() {
+    let services = scratch.path + "/services"
+    mkdir(services, 0o700)
+    defer {
+      unlink(services + "/doomed.yaml")
+      rmdir(services)
+    }
+    func write(_ text: String) {
+      guard let stream = fopen(services + "/doomed.yaml", "w") else { return }
+      fputs(text, stream)
+      fclose(stream)
+    }
+    write("command: [/bin/false]\n")
+    let plan = guardianctl(["plan", "doomed", "--config", scratch.path], in: scratch)
+    #expect(plan.status == 0, "\(plan)")
+    #expect(plan.output.hasPrefix("doomed, if it kept dying, from zero:\nTIME "))
+    #expect(plan.output.contains("strike 7 of 7"))
+    let json = guardianctl(["plan", "doomed", "--config", scratch.path, "--json"], in: scratch)
+    #expect(json.output.hasPrefix(#"{"schema":1,"plans":[{"name":"doomed","entries":["#))
+    let unknown = guardianctl(["plan", "nobody", "--config", scratch.path, "--json"], in: scratch)
+    #expect(unknown.status == 4)
+    #expect(unknown.output.hasPrefix(#"{"schema":1,"plans":[],"error":{"name":"no-such-service""#))
+    #expect(guardianctl(["check", "--config", scratch.path], in: scratch).status == 0)
+
+    write("command: [/bin/false]\nbackof: 1s\n")
+    let check = guardianctl(["check", "--config", scratch.path, "--json"], in: scratch)
+    #expect(check.status == 78)
+    #expect(check.output.hasPrefix(#"{"schema":1,"#))
+    #expect(check.output.contains(#""suggestion":"backoff""#))
+    #expect(guardianctl(["plan", "doomed", "--config", scratch.path], in: scratch).status == 1)
   }
 
   @Test func `gives a wrong command line 64, and JSON where that was asked for`() {
