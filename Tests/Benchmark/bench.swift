@@ -203,7 +203,7 @@ struct Supervisor {
           """
           command: [\(place.bench)/child, \(reports.path), \(mode)]
           startup-window: 20ms
-          late: {budget: 1000000, within: 1h}
+          late: {budget: 10000, within: 1h}
           log: none
           \(extra)
           """, to: "\(home)/config/services/s\(n).yaml")
