@@ -1,9 +1,11 @@
 package import GuardianModel
 
 /// What the shell is to do for one service. Imperative; every outcome comes back as an event.
+///
+/// The large ones are boxed, so that a queue of thousands of actions stays small.
 package enum Action: Hashable, Sendable {
   /// Answered by `spawned` or `spawnFailed`.
-  case spawn(StartRequest)
+  indirect case spawn(StartRequest)
   /// To the run's main process. No answer; its end is an event. ESRCH is success.
   case signal(RunID, Signal)
   /// To all that is left of the run's set, main process included. `emptied` follows when nothing is left.
@@ -12,14 +14,14 @@ package enum Action: Hashable, Sendable {
   /// writing its core dump has died, though nobody has seen its end, and one that is stopped has not proved anything.
   case look(RunID)
   /// Answered by `hookEnded`, once; the machine keeps the time.
-  case runHook(HookRequest)
+  indirect case runHook(HookRequest)
   /// To the hook's own group.
   case signalHook(RunID, Signal)
   /// A notice: run it, bounded and without an answer.
-  case notify(HookRequest)
+  indirect case notify(HookRequest)
   /// Make this durable, then answer `saved(ticket)`.
-  case save(ServiceRecord, Ticket)
-  case record(Occurrence)
+  indirect case save(ServiceRecord, Ticket)
+  indirect case record(Occurrence)
   /// Watch this path (the executable, or what was missing) and answer `executableSeen` when it changes; nil: no longer.
   case watch(String?)
   /// The removed service has nothing left: drop it.

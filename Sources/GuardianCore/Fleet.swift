@@ -178,7 +178,7 @@ package struct Fleet: Sendable {
   /// What is to be done, in order; emptied by the call.
   package mutating func takeOutput() -> [Output] {
     guard !output.isEmpty else { return [] }
-    defer { output.removeAll(keepingCapacity: output.count <= 4096) }
+    defer { output.removeAll(keepingCapacity: output.count <= 256) }
     return output
   }
 

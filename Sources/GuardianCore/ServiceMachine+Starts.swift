@@ -297,9 +297,9 @@ extension ServiceMachine {
   }
 
   mutating func pruneLateDeaths(_ now: Instant) {
-    record.lateDeaths.removeAll { now - $0 > spec.late.within }
-    // Older ones than budget + 1 can decide nothing.
-    let surplus = record.lateDeaths.count - (spec.late.budget + 1)
+    // They are in order, so the old ones are a prefix; and older ones than budget + 1 can decide nothing.
+    let old = record.lateDeaths.prefix { now - $0 > spec.late.within }.count
+    let surplus = max(old, record.lateDeaths.count - (spec.late.budget + 1))
     if surplus > 0 { record.lateDeaths.removeFirst(surplus) }
   }
 
