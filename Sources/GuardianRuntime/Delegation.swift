@@ -13,9 +13,7 @@ struct DelegatedGroup {
 
   /// Nil unless systemd has started this process and has delegated its group to it.
   init?() {
-    guard environmentVariable("INVOCATION_ID") != nil,
-      environmentVariable("SYSTEMD_EXEC_PID").flatMap({ Int32($0) }) == getpid(),
-      let own = Self.group(of: "self"), own != "/", !own.contains("..")
+    guard Surroundings.startedBySystemd, let own = Self.group(of: "self"), own != "/", !own.contains("..")
     else { return nil }
     // The tree is mounted alone, or beside version 1.
     guard

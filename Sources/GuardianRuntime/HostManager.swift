@@ -6,7 +6,8 @@ final class HostManager {
   private let notify: HostNotify
   private let loop: EventLoop
   private var lastLine = ""
-  private var lastSent = Instant(nanoseconds: .min)
+  /// When the last few lines were sent, oldest first.
+  private var sent: [Instant] = []
   private var statusTimer: EventSource?
   private var watchdogTimer: EventSource?
   private var stopTimer: EventSource?
@@ -22,8 +23,8 @@ final class HostManager {
   private var ticked: Ticks = []
   private var pingDue = false
 
-  /// STATUS= at most this often.
-  private static let statusPause = Duration.seconds(1)
+  /// A few changes of STATUS= are told at once, a storm of them once a second.
+  private static let burst = 5
 
   /// Nil where nobody wants to be told.
   ///
@@ -56,20 +57,19 @@ final class HostManager {
 
   /// Sends the line if it is new, now or when a second has passed since the last one.
   func status(_ line: () -> String, now: Instant) {
-    if now < lastSent + Self.statusPause {
-      statusTimer?.arm(at: (lastSent + Self.statusPause).nanoseconds)
+    if sent.count == Self.burst, now < sent[0] + .seconds(Self.burst), now < sent[Self.burst - 1] + .seconds(1) {
+      statusTimer?.arm(at: (sent[Self.burst - 1] + .seconds(1)).nanoseconds)
       return
     }
     let line = line()
     guard line != lastLine else { return }
     lastLine = line
-    lastSent = now
+    sent = sent.suffix(Self.burst - 1) + [now]
     send(["STATUS=\(printable(line, atMost: 1024))"])
   }
 
   func ready(_ line: String) {
     lastLine = line
-    lastSent = SystemClocks.monotonic()
     send(["READY=1", "STATUS=\(printable(line, atMost: 1024))"])
   }
   func reloading() {

@@ -162,6 +162,7 @@ final class Shell {
         hooks.endAll(.term)
         endTimer?.arm(at: (SystemClocks.monotonic() + .seconds(5)).nanoseconds)
       }
+      hearOutcomes()
       if done % 8 == 0, SystemClocks.monotonic() > start + Self.actionsPerTurn { break }
     }
     if done == outputs.count {
@@ -169,6 +170,17 @@ final class Shell {
       done = 0
     }
     if !saves.isEmpty { store.save(saves) }
+  }
+
+  /// What came of an action at once is heard with the time at which it came: a run's window begins with its own exec, and
+  /// not with that of the thousandth that was started in the same turn.
+  private func hearOutcomes() {
+    guard !inbox.isEmpty else { return }
+    let now = SystemClocks.now()
+    let events = inbox
+    inbox.removeAll(keepingCapacity: true)
+    for (id, event) in events { fleet.handle(event, for: id, now: now) }
+    fleetTold = true
   }
 
   private func perform(_ action: Action, for id: ServiceID) {

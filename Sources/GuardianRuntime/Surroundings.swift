@@ -9,7 +9,7 @@ struct Surroundings {
   /// Guardian's own user.
   var identity: Identity
   var language: String?
-  /// The soft limit of open files before guardian raised its own.
+  /// The soft limit of open files that children get; nil: guardian's own, which was not raised.
   var softOpenFiles: UInt64?
   /// What children get that do not say otherwise, where guardian's own is better than that of an ordinary process (its
   /// unit gives it an OOM score of -900). Nil: they inherit. Getting worse needs no privilege.
@@ -40,14 +40,21 @@ struct Surroundings {
     return surroundings
   }
 
+  /// systemd says that it started this very process.
+  static var startedBySystemd: Bool {
+    environmentVariable("INVOCATION_ID") != nil
+      && environmentVariable("SYSTEMD_EXEC_PID").flatMap { Int32($0) } == getpid()
+  }
+
   /// What guardian needs for itself, and what it must give back to its children.
   mutating func takeOver() {
     inherited = Orphans.scan { _ in false }
     var files = rlimit()
-    if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0, files.rlim_cur < files.rlim_max {
-      softOpenFiles = UInt64(files.rlim_cur)
+    if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0 {
+      // guardian.service raises the limit for guardian; its services get what systemd gives to any service.
+      softOpenFiles = Self.startedBySystemd ? min(1024, UInt64(files.rlim_max)) : UInt64(files.rlim_cur)
       files.rlim_cur = files.rlim_max
-      if setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) != 0 { softOpenFiles = nil }
+      _ = setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
     }
     do throws(SystemError) {
       try Subreaper.enable()

@@ -239,7 +239,10 @@ final class Guardian {
   /// - Parameters:
   ///   - services: YAML for each name.
   ///   - user: Whom guardian itself runs as; nil: this test's user.
-  init(_ scratch: Scratch, services: [String: String], user: User? = nil, arguments: [String] = []) async throws {
+  init(
+    _ scratch: Scratch, services: [String: String], user: User? = nil, arguments: [String] = [],
+    environment: [String: String] = [:]
+  ) async throws {
     self.scratch = scratch
     self.user = user
     let config = try scratch.directory("config")
@@ -252,7 +255,7 @@ final class Guardian {
     process = try Process(
       Self.command(as: user) + [
         Place.products + "/guardian", "--config", config, "--state", state, "--runtime", runtime, "--logs", logs,
-      ] + arguments, output: scratch.path + "/guardian.log")
+      ] + arguments, environment: environment, output: scratch.path + "/guardian.log")
     do {
       try await eventually("the control socket answers", seconds: 20) {
         if let code = process.poll() { throw Failure("guardian ended with \(code): \(log)") }

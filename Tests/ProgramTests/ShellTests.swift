@@ -1,0 +1,225 @@
+import Glibc
+import Testing
+
+extension Programs {
+  @Suite struct `the daemon` {
+    static let sleeper = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
+
+    @Test func `gives a service exactly the documented environment, three descriptors and clean signals`() async throws
+    {
+      let scratch = try Scratch()
+      let seen = scratch.path + "/seen"
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "looks": """
+          command: [/bin/sh, -c, 'cat /proc/self/environ | tr "\\\\0" "\\\\n" >\(seen).env; ls /proc/self/fd >\(seen).fd;
+            grep -E "^Sig(Blk|Ign)" /proc/self/status >\(seen).sig; cut -d" " -f5,6 /proc/$$/stat >\(seen).ids;
+            echo $$ >>\(seen).ids; touch \(seen); exec sleep 1000000']
+          environment: {PORT: "8080"}
+          startup-window: 100ms
+          log: none
+          """
+        ])
+      try await guardian.wait(for: "looks", "settles") { $0["settled"].bool == true }
+      try await eventually("it has looked") { Files.exists(seen) ? () : nil }
+      let names = try Files.read(seen + ".env").split(separator: "\n").compactMap {
+        $0.split(separator: "=").first.map(String.init)
+      }
+      // PWD and the like are the shell's own.
+      #expect(
+        Set(names).subtracting(["PWD", "OLDPWD", "SHLVL", "_"]) == [
+          "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "PORT", "INVOCATION_ID", "GUARDIAN_MODE",
+          "GUARDIAN_DISABLED_PLUGINS",
+        ])
+      // 3 is the directory that `ls` reads.
+      #expect(try Files.read(seen + ".fd").split(separator: "\n") == ["0", "1", "2", "3"])
+      for line in try Files.read(seen + ".sig").split(separator: "\n") {
+        #expect(line.hasSuffix("0000000000000000"), "\(line)")
+      }
+      let ids = try Files.read(seen + ".ids").split { $0 == "\n" || $0 == " " }
+      #expect(ids.count == 3 && ids[0] == ids[2] && ids[1] == ids[2], "its own group and session: \(ids)")
+      try await guardian.stop()
+    }
+
+    @Test func `ends what a service leaves behind: after a crash at once, at a stop all of it`() async throws {
+      let scratch = try Scratch()
+      let mark = scratch.path + "/mark"
+      let program = scratch.path + "/escape"
+      // Children that leave the session and lose their parents; each carries the scratch directory in its arguments.
+      try Files.write(
+        """
+        #!/bin/sh
+        setsid sh -c 'setsid sh -c "sleep 1000000; : \(mark)" & sleep 1000000; : \(mark)' &
+        exec sleep 1000000
+
+        """, to: program, mode: 0o755)
+      let guardian = try await Guardian(
+        scratch, services: ["escape": "command: [\"\(program)\"]\nstartup-window: 100ms\nlog: none\n"])
+      func left() -> [String] { processes { _, _, line in line.contains(mark) } }
+      let first = try await guardian.wait(for: "escape", "settles") { $0["settled"].bool == true }
+      try await eventually("its children are there") { left().count >= 2 ? () : nil }
+      let old = Set(left())
+      let pid = try #require(first["pid"].int)
+      kill(pid_t(pid), SIGKILL)
+      try await guardian.wait(for: "escape", "runs again") { $0["settled"].bool == true && $0["pid"].int != pid }
+      try await eventually("the old ones are gone") { old.isDisjoint(with: left()) ? () : nil }
+      #expect(try await guardian.control("stop", "escape").code == 0)
+      #expect(left().isEmpty, "stopped means that nothing is left: \(left())")
+      try await guardian.stop()
+    }
+
+    @Test func `keeps its notify socket to itself and its services' to theirs`() async throws {
+      let scratch = try Scratch()
+      let seen = scratch.path + "/seen"
+      // A socket that somebody above guardian would listen to.
+      let program = scratch.path + "/wrapped"
+      try Files.write(
+        """
+        #!/bin/sh
+        tr '\\0' '\\n' </proc/self/environ | grep -E '^(NOTIFY_SOCKET|WATCHDOG|SYSTEMD|LISTEN)' >'\(seen).part'
+        mv '\(seen).part' '\(seen)'
+        exec sleep 1000000
+
+        """, to: program, mode: 0o755)
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "plain": "command: [\"\(program)\"]\nstartup-window: 100ms\nlog: none\n",
+          "told": Self.sleeper + "ready: notify\n",
+        ],
+        environment: ["NOTIFY_SOCKET": scratch.path + "/above", "WATCHDOG_USEC": "60000000", "LISTEN_FDS": "0"])
+      try await guardian.wait(for: "plain", "settles") { $0["settled"].bool == true }
+      try await eventually("it has looked") { Files.exists(seen) ? () : nil }
+      #expect(try Files.read(seen) == "")
+      var about = stat()
+      #expect(lstat(guardian.runtime + "/notify/told", &about) == 0 && about.st_mode & 0o777 == 0o600)
+      #expect(lstat(guardian.runtime + "/notify", &about) == 0 && about.st_mode & 0o777 == 0o711)
+      #expect(!Files.exists(guardian.runtime + "/notify/plain"))
+      try await guardian.stop()
+      #expect(
+        Files.names(in: guardian.runtime + "/notify").isEmpty && !Files.exists(guardian.runtime + "/control.sock"))
+    }
+
+    @Test(.enabled(if: isRoot, "not shown: needs root, to be somebody else"))
+    func `hears nobody but the service's user and root`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch, services: ["quiet": Self.sleeper + "ready: notify\nstart-timeout: 60s\n"])
+      let path = guardian.runtime + "/notify/quiet"
+      try await eventually("the notify socket is there") { Files.exists(path) ? () : nil }
+      // As if the file's mode did not keep strangers out.
+      chmod(path, 0o666)
+      let say = "import socket,sys; s=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM); s.sendto(b'READY=1',sys.argv[1])"
+      let python = "/usr/bin/python3"
+      try #require(Files.exists(python), "not shown: needs python3")
+      let stranger = try await run(Guardian.command(as: .nobody) + [python, "-c", say, path])
+      #expect(stranger.code == 0, "\(stranger)")
+      try await eventually("it is said to be dropped") {
+        guardian.log.contains("quiet: dropped a notification") ? () : nil
+      }
+      #expect(try await guardian.status("quiet")["phase"].string == "starting")
+      #expect(try await run([python, "-c", say, path]).code == 0)
+      try await guardian.wait(for: "quiet", "settles") { $0["settled"].bool == true }
+      // Nor does the control socket's mode let a stranger in.
+      let refused = try await run(
+        Guardian.command(as: .nobody) + [Place.products + "/guardianctl", "--runtime", guardian.runtime, "status"])
+      #expect(refused.code == 77, "\(refused)")
+      try await guardian.stop()
+    }
+
+    @Test func `a newline on the agreed descriptor is readiness, its end without one is not`() async throws {
+      let scratch = try Scratch()
+      let go = scratch.path + "/go"
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "says": """
+          command: [/bin/sh, -c, 'while [ ! -e \(go) ]; do sleep 0.02; done; echo >&5; exec sleep 1000000']
+          ready: {fd: 5}
+          startup-window: 100ms
+          log: none
+          """,
+          "hangs-up": """
+          command: [/bin/sh, -c, 'exec 4>&-; exec sleep 1000000']
+          ready: {fd: 4}
+          startup-window: 100ms
+          log: none
+          """,
+        ])
+      try await Task.sleep(for: .milliseconds(300))
+      #expect(try await guardian.status("says")["phase"].string == "starting")
+      try Files.write("", to: go)
+      try await guardian.wait(for: "says", "settles") { $0["settled"].bool == true }
+      #expect(try await guardian.status("hangs-up")["phase"].string == "starting")
+      try await guardian.stop()
+    }
+
+    @Test func `reads environment files again when they have changed, and names one that is missing`() async throws {
+      let scratch = try Scratch()
+      let file = scratch.path + "/environment", seen = scratch.path + "/seen"
+      try Files.write("COLOUR=red\n", to: file)
+      let yaml = """
+        command: [/bin/sh, -c, 'echo $COLOUR >>\(seen); exec sleep 1000000']
+        environment-file: [\(file), "-/nonexistent/optional"]
+        startup-window: 100ms
+        log: none
+        """
+      let guardian = try await Guardian(scratch, services: ["coloured": yaml])
+      try await guardian.wait(for: "coloured", "settles") { $0["settled"].bool == true }
+      try Files.write("COLOUR=\"deep blue\"\n", to: file)
+      #expect(try await guardian.control("restart", "coloured").code == 0)
+      try await eventually("the new value arrives") { try Files.read(seen) == "red\ndeep blue\n" ? () : nil }
+      unlink(file)
+      let failed = try await guardian.control("restart", "coloured")
+      #expect(failed.code == 1 && (failed.output + failed.error).contains(file), "\(failed)")
+      try await guardian.stop()
+    }
+
+    @Test func `makes its control socket again when somebody has removed it`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["good": Self.sleeper])
+      let socket = guardian.runtime + "/control.sock"
+      unlink(socket)
+      try await eventually("the socket is back") { Files.exists(socket) ? () : nil }
+      #expect(try await guardian.control("status").code <= 1)
+      try await guardian.stop()
+    }
+
+    @Test func `SIGTERM while many start: nothing is started afterwards, and nothing is left`() async throws {
+      let scratch = try Scratch()
+      var services: [String: String] = [:]
+      for n in 0..<100 { services["s\(n)"] = Self.sleeper }
+      let guardian = try await Guardian(scratch, services: services)
+      kill(guardian.process.pid, SIGTERM)
+      kill(guardian.process.pid, SIGTERM)
+      #expect(try await guardian.process.wait(seconds: 30) == 0)
+      let log = guardian.log
+      let end = try #require(log.firstRange(of: "stopping everything"))
+      #expect(!log[end.upperBound...].contains(": started, pid"), "\(log.suffix(2_000))")
+      #expect(log.contains("already stopping"))
+      let pids = log.split(separator: "\n").compactMap { line in
+        line.firstRange(of: ": started, pid ").flatMap { Int32(line[$0.upperBound...].prefix { $0.isNumber }) }
+      }
+      #expect(!pids.isEmpty)
+      #expect(processes { pid, session, _ in pids.contains(session) || pids.contains(pid) }.isEmpty)
+    }
+
+    @Test func `an idle guardian does not wake`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["good": Self.sleeper])
+      try await guardian.wait(for: "good", "settles") { $0["settled"].bool == true }
+      func switches() throws -> Int {
+        let text = try Files.read("/proc/\(guardian.process.pid)/status")
+        return text.split(separator: "\n").filter { $0.hasPrefix("voluntary_ctxt") }.compactMap {
+          $0.split(separator: "\t").last.flatMap { Int($0) }
+        }.reduce(0, +)
+      }
+      try await Task.sleep(for: .milliseconds(300))
+      let before = try switches()
+      try await Task.sleep(for: .seconds(3))
+      #expect(try switches() == before)
+      try await guardian.stop()
+    }
+  }
+}
