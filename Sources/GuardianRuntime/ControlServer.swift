@@ -214,9 +214,9 @@ final class ControlServer {
         return
       case .call(let call)?:
         guard isPermitted(client.socket.peer) else {
+          // Each of his calls gets this answer, until his patience, not ours, is over.
           if !call.oneway { client.output += Self.notPermitted }
-          client.closing = true
-          return
+          continue
         }
         answer(call, key, client)
       }
