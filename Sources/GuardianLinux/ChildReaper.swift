@@ -40,9 +40,7 @@ package enum ChildReaper {
   /// Whether a tracer is attached to `pid`, which may be a zombie. False where nobody can tell. proc(5), "TracerPid".
   package static func traced(_ pid: Int32) -> Bool {
     guard let text = FileText.read("/proc/\(pid)/status", limit: 1 << 16) else { return false }
-    let key = Array("\nTracerPid:\t".utf8)
-    guard let at = text.firstRange(of: key)?.upperBound, at < text.endIndex else { return false }
-    return text[at] != UInt8(ascii: "0")
+    return FileText.number(after: "TracerPid:", in: text) ?? 0 != 0
   }
 
   private static func status(_ end: guardian_end) -> ExitStatus {
@@ -100,9 +98,6 @@ package struct OOMCounter: ~Copyable {
   }
 
   static func count(in vmstat: [UInt8]) -> UInt64? {
-    for line in vmstat.split(separator: UInt8(ascii: "\n")) where line.starts(with: Array("oom_kill ".utf8)) {
-      return UInt64(String(decoding: line.dropFirst(9), as: UTF8.self))
-    }
-    return nil
+    FileText.number(after: "oom_kill ", in: vmstat)
   }
 }

@@ -31,4 +31,51 @@ package enum FileText {
   package static func text(_ path: String, limit: Int = 1 << 20) -> String? {
     read(path, limit: limit).map { String(decoding: $0, as: UTF8.self) }
   }
+
+  /// The whole number behind `key` where a line starts with it, blanks between them skipped; nil where there is none.
+  ///
+  /// Runs at every death, so it makes no strings.
+  static func number(after key: StaticString, in text: [UInt8]) -> UInt64? {
+    let wanted = UnsafeBufferPointer(start: key.utf8Start, count: key.utf8CodeUnitCount)
+    return text.withUnsafeBufferPointer { text in
+      var line = 0
+      while line < text.count {
+        let rest = text[line...]
+        if rest.starts(with: wanted) {
+          var number: UInt64?
+          for byte in rest.dropFirst(wanted.count) {
+            if number == nil && (byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t")) { continue }
+            guard byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") else { break }
+            let (shifted, tooLarge) = (number ?? 0).multipliedReportingOverflow(by: 10)
+            let (sum, over) = shifted.addingReportingOverflow(UInt64(byte - UInt8(ascii: "0")))
+            if tooLarge || over { return nil }
+            number = sum
+          }
+          return number
+        }
+        guard let end = rest.firstIndex(of: UInt8(ascii: "\n")) else { return nil }
+        line = end + 1
+      }
+      return nil
+    }
+  }
+
+  /// All whole numbers that fit, whatever stands between them.
+  static func numbers(in text: [UInt8]) -> [Int32] {
+    text.withUnsafeBufferPointer { text in
+      var found: [Int32] = []
+      var number: Int64 = -1
+      for byte in text {
+        if byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") {
+          // Stays beyond Int32 once it is there, and cannot overflow.
+          number = min(max(number, 0) * 10 + Int64(byte - UInt8(ascii: "0")), Int64(UInt32.max))
+        } else {
+          if number >= 0, let fits = Int32(exactly: number) { found.append(fits) }
+          number = -1
+        }
+      }
+      if number >= 0, let fits = Int32(exactly: number) { found.append(fits) }
+      return found
+    }
+  }
 }

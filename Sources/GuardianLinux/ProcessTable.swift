@@ -49,19 +49,13 @@ package enum ProcessTable {
         if access("/proc/self/task/\(guardian_thread_id())/children", F_OK) != 0 { return nil }
         continue
       }
-      found += numbers(in: text)
+      found += FileText.numbers(in: text)
     }
     return found
   }
 
   /// Every process that /proc shows.
   static func all() -> [ProcessLook] { (numbers(in: "/proc") ?? []).compactMap { ProcessLook($0) } }
-
-  static func numbers(in text: [UInt8]) -> [Int32] {
-    text.split { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\n") }.compactMap {
-      Int32(String(decoding: $0, as: UTF8.self))
-    }
-  }
 
   /// Names of a directory that are numbers.
   private static func numbers(in directory: String) -> [Int32]? {

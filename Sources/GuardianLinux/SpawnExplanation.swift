@@ -46,8 +46,16 @@ struct SpawnExplanation {
   }
 
   private func isMissing(_ stage: SpawnFailure.Stage, _ code: Int32) -> Bool {
-    (stage == .exec || stage == .directory) && code == ENOENT
+    // What is hidden from this one start is there for the next, and would never be seen to appear.
+    switch stage {
+    case .exec: code == ENOENT && !isHidden(program)
+    case .directory: code == ENOENT && !isHidden(directory)
+    case .clone, .session, .signals, .descriptors, .limits, .priority, .oomScore, .hide, .identity, .umask, .prepare:
+      false
+    }
   }
+
+  private func isHidden(_ path: String) -> Bool { hidden.contains { path == $0 || path.hasPrefix($0 + "/") } }
 
   private func sentence(_ stage: SpawnFailure.Stage, _ code: Int32, _ index: Int) -> String {
     let reason = ErrnoText.reason(code)
@@ -72,6 +80,7 @@ struct SpawnExplanation {
     case .identity: return identitySentence(code, index)
     case .directory:
       switch code {
+      case _ where isHidden(directory): return "cannot enter \(directory): \(hiding); check 'directory' and 'hide'"
       case ENOENT: return "cannot enter \(directory): no such directory; check 'directory'"
       case ENOTDIR: return "cannot enter \(directory): not a directory; check 'directory'"
       case EACCES: return "cannot enter \(directory): \(who) may not; check its mode and those above it, or 'directory'"
@@ -81,6 +90,7 @@ struct SpawnExplanation {
     }
   }
 
+  private var hiding: String { "it is hidden from the service, as its plugins are off" }
   private var who: String { request.identity.map { "user \($0.user)" } ?? "guardian's own user" }
 
   private func hideSentence(_ code: Int32, _ index: Int) -> String {
@@ -112,6 +122,7 @@ struct SpawnExplanation {
 
   private func execSentence(_ code: Int32) -> String {
     let cannot = "cannot run \(program): "
+    if isHidden(program) { return cannot + "\(hiding); check 'command' and 'hide'" }
     switch code {
     case ENOENT:
       if let interpreter = Script.interpreter(of: program), exists(program) {

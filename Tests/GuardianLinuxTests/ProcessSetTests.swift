@@ -149,6 +149,15 @@ import Testing
     #expect(MountTable.remoteMounts(in: Array(table.utf8)) == [23, 25])
   }
 
+  @Test func `numbers are read whatever stands around them`() {
+    #expect(
+      FileText.numbers(in: Array("1 22\n-3x 2147483647 2147483648 99999999999999999999 4".utf8)) == [1, 22, 3, .max, 4])
+    #expect(FileText.numbers(in: []) == [])
+    #expect(FileText.number(after: "b:", in: Array("a:\t1\nbb: 2\nb: \t30\n".utf8)) == 30)
+    #expect(FileText.number(after: "b:", in: Array("b: 99999999999999999999\n".utf8)) == nil)
+    #expect(FileText.number(after: "b:", in: Array("ab: 1\nb:".utf8)) == nil)
+  }
+
   @Test func `the count of processes killed for want of memory is read again and again`() {
     let counter = OOMCounter()
     let first = counter.read()

@@ -309,6 +309,31 @@ extension SpawnRequest {
     #expect(sentences.count >= 14)
   }
 
+  /// Not shown without CAP_SYS_ADMIN: nothing can be mounted.
+  @Test(.enabled(if: HideSupport.available, "needs CAP_SYS_ADMIN"))
+  func `E9: names a file system that executes nothing`() throws {
+    let scratch = try Scratch()
+    let place = try scratch.directory("noexec")
+    let mount = try Children.run(Children.shell("mount -t tmpfs -o noexec tmpfs \(place)"))
+    try #require(mount.status == .code(0), "not shown: \(mount.output)")
+    defer { _ = try? Children.run(Children.shell("umount \(place)")) }
+    let program = try scratch.file("noexec/program", "#!/bin/sh\n", mode: 0o755)
+    let failure = try Children.failure(SpawnRequest(command: [program]))
+    #expect(failure.errno == EACCES)
+    #expect(failure.sentence == "cannot run \(program): its file system is mounted noexec")
+  }
+
+  /// Not shown without root: root's own processes are not counted, and nobody else can become another user.
+  @Test(.enabled(if: Children.isRoot, "needs root"), arguments: Way.allCases)
+  func `E2: a limit of processes is guardian's trouble, no crash, and is named with its value`(_ way: Way) throws {
+    var request = SpawnRequest(command: ["/bin/true"]).by(way)
+    request.identity = Identity(user: "4713", uid: 4713, gid: 4713, groups: [4713], home: "/", shell: "/bin/sh")
+    request.limits = [ResourceLimit(.processes, 0)]
+    let failure = try Children.failure(request)
+    #expect(failure.stage == .exec && failure.errno == EAGAIN && failure.ownTrouble && !failure.missing)
+    #expect(failure.sentence.contains("RLIMIT_NPROC is 0"))
+  }
+
   @Test func `names the directory that is not there`() throws {
     var request = SpawnRequest(command: ["/bin/true"])
     request.directory = "/no/such/directory"
