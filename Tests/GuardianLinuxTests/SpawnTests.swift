@@ -328,6 +328,13 @@ extension SpawnRequest {
   func `E2: a limit of processes is guardian's trouble, no crash, and is named with its value`(_ way: Way) throws {
     var request = SpawnRequest(command: ["/bin/true"]).by(way)
     request.identity = Identity(user: "4713", uid: 4713, gid: 4713, groups: [4713], home: "/", shell: "/bin/sh")
+    // The kernel counts those that the user has already.
+    request.command = ["/bin/sleep", "60"]
+    let first = try Children.start(request)
+    defer {
+      kill(first.pid, SIGKILL)
+      _ = try? Children.finish(first)
+    }
     request.limits = [ResourceLimit(.processes, 0)]
     let failure = try Children.failure(request)
     #expect(failure.stage == .exec && failure.errno == EAGAIN && failure.ownTrouble && !failure.missing)
