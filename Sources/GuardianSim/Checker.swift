@@ -1,0 +1,756 @@
+import GuardianCore
+import GuardianModel
+
+/// What the simulator has found wrong, with what is needed to see it again.
+package struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
+  package var at: Duration
+  package var service: String
+  package var number: Int
+  package var rule: String
+  package var description: String { "at \(at.description), \(service): \(rule)" }
+}
+
+/// Watches what goes into a fleet and what comes out, and holds it against the published rules.
+///
+/// It keeps a model of its own, counted from events and actions; the machine's own counters are read only to be compared.
+/// Every check costs a fixed number of steps. Where two readings of a rule are possible (a definition changed while a run
+/// was live, a stall of guardian around the end of a window) both are accepted, and the model follows the machine.
+struct Checker {
+  var models: [Model] = []
+  private(set) var shuttingDown = false
+  private(set) var requests: [UInt64: PendingRequest] = [:]
+  private var deaths: [Int] = []
+  private var emptied: [Int] = []
+  /// How much longer than written a window may seem, because guardian stalled.
+  private var lastStall: (until: Nanoseconds, length: Nanoseconds) = (0, 0)
+  private(set) var alive = 0
+  private(set) var stopped = false
+
+  struct PendingRequest {
+    var service: Int, since: Nanoseconds, abandoned = false
+  }
+
+  /// What the next look at the record stream must show for a death.
+  enum Verdict: Equatable {
+    case nothing, strike, late(Int), either, anything
+  }
+
+  struct Model {
+    var spec: ServiceSpec
+    var wanted: Wanted3
+    var gone = false
+    var heldUntil: Nanoseconds?
+    var step = Step.restart
+    var strikes = 0
+    /// The ladder may have been made fresh since the last strike, as a change allows.
+    var mayBeFresh = false
+    /// An operator, or a change, allows the next start.
+    var permit = false
+
+    // The current or last run.
+    var run: RunID?
+    var kind = RunKind.ordinary
+    var mainAlive = false, setAlive = false, executed = false
+    var windowFrom: Nanoseconds?
+    var settled = false
+    var signalled = false
+    var stopIntended = false
+    var endRecords = 0
+    var deathAt: Nanoseconds?
+    var verdict: Verdict?
+    var death: Death?
+    var spawnError: SpawnFailure?
+
+    /// Certain late deaths (a fresh ladder forgets them), and possible ones (only `reset` does).
+    var late: [Nanoseconds] = [], possiblyLate: [Nanoseconds] = []
+
+    var hook: RunID?
+    var hookSince: Nanoseconds = 0
+
+    // Seen in this turn.
+    var strikeSeen: (step: Step, count: Int, allowed: Int)?
+    var lateSeen: Int?
+    var movedSeen: (from: Step, to: Step, skipped: [Step])?
+    var quarantinedSeen = false
+    var trialFailedSeen = false
+    var spawnSeen = false
+    /// Something entitles the machine to quarantine without the last strike.
+    var mayQuarantine = false
+
+    // Delays and trials.
+    var notBefore: Nanoseconds?
+    var tries = 0, triesMost = 0
+    var trialNotBefore: Nanoseconds?
+    var trialDelay: Duration?
+
+    // Saves.
+    var open: [(ticket: Ticket, run: RunID?, at: Nanoseconds, saved: Bool)] = []
+    var lastTicket = Ticket.none
+    var lastRecord: ServiceRecord?
+
+    // Liveness.
+    var badSince: Nanoseconds? = 0
+    var settledAt: Nanoseconds?
+  }
+
+  /// `perhaps` after an order whose effect on the wish the rules leave open.
+  enum Wanted3 { case up, down, perhaps }
+
+  // MARK: - What was put in
+
+  mutating func added(_ spec: ServiceSpec, record: ServiceRecord?, now: Nanoseconds, boot: Nanoseconds) {
+    var model = Model(spec: spec, wanted: spec.start == .boot ? .up : .down)
+    if let record {
+      model.wanted = record.wanted == .up ? .up : .down
+      model.step = record.step
+      model.strikes = record.strikes
+      model.lastRecord = record
+      model.heldUntil = record.hold?.until.nanoseconds
+      model.trialNotBefore = record.quarantine?.nextTrial?.nanoseconds
+      model.trialDelay = record.trialDelay
+      model.tries = record.triesOnStep
+      model.triesMost = record.triesOnStep
+    }
+    model.badSince = model.wanted == .down || model.step == .quarantine ? nil : now
+    models.append(model)
+  }
+
+  mutating func delivered(_ event: ServiceEvent, to index: Int, now: Nanoseconds) {
+    switch event {
+    case .spawned(let run, _, _):
+      guard models[index].run == run, !models[index].executed else { return }
+      models[index].executed = true
+      if models[index].spec.ready == .none { models[index].windowFrom = now }
+    case .spawnFailed(let run, let failure):
+      guard models[index].run == run, models[index].mainAlive else { return }
+      models[index].mainAlive = false
+      models[index].setAlive = false
+      alive -= 1
+      models[index].deathAt = now
+      models[index].spawnError = failure
+      models[index].death = nil
+      judgeSpawnFailure(failure, of: index)
+      deaths.append(index)
+    case .saved(let ticket):
+      for place in models[index].open.indices where models[index].open[place].ticket == ticket {
+        models[index].open[place].saved = true
+      }
+    case .hookEnded(let hook, let result):
+      guard models[index].hook == hook else { return }
+      models[index].hook = nil
+      if result == .cannotRepair { models[index].mayQuarantine = true }
+    case .ready(let run):
+      guard models[index].run == run, models[index].mainAlive, models[index].windowFrom == nil else { return }
+      models[index].windowFrom = now
+    case .ended(let run, let death):
+      guard models[index].run == run, models[index].mainAlive else { return }
+      models[index].mainAlive = false
+      models[index].deathAt = now
+      models[index].death = death
+      models[index].spawnError = nil
+      models[index].endRecords = 0
+      judge(death, of: index, now: now)
+      deaths.append(index)
+    case .emptied(let run):
+      guard models[index].run == run, models[index].setAlive else { return }
+      models[index].setAlive = false
+      alive -= 1
+      emptied.append(index)
+    case .defined(let spec):
+      let before = models[index].spec
+      models[index].spec = spec
+      if spec.process != before.process { freshened(index) }
+    case .removed:
+      models[index].wanted = .down
+      models[index].stopIntended = true
+      models[index].permit = false
+    case .executableSeen: freshened(index)
+    case .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .command, .deadline: break
+    }
+  }
+
+  private mutating func freshened(_ index: Int) {
+    models[index].mayBeFresh = true
+    models[index].permit = models[index].permit || models[index].wanted != .down
+    models[index].trialNotBefore = nil
+    models[index].late = []
+    models[index].mayQuarantine = true  // what was changed may be missing now
+  }
+
+  mutating func executableChanged(_ index: Int) { freshened(index) }
+
+  mutating func stalled(until: Nanoseconds, length: Nanoseconds) { lastStall = (until, length) }
+
+  mutating func ordered(_ verb: Command.Verb, on index: Int, request: UInt64?, now: Nanoseconds, boot: Nanoseconds) {
+    if let request { requests[request] = PendingRequest(service: index, since: now) }
+    let quarantined = models[index].step == .quarantine
+    switch verb {
+    case .start, .restart:
+      models[index].wanted = .up
+      models[index].permit = true
+      models[index].notBefore = nil
+      models[index].trialNotBefore = nil
+      if verb == .restart, models[index].setAlive { models[index].stopIntended = true }
+      if models[index].badSince == nil, !models[index].settled { models[index].badSince = now }
+    case .stop:
+      models[index].wanted = .down
+      models[index].permit = false
+      models[index].notBefore = nil
+      if models[index].setAlive { models[index].stopIntended = true }
+    case .release:
+      if quarantined || models[index].mayBeFresh { fresh(index, wanted: true, now: now) }
+    case .reset:
+      models[index].late = []
+      models[index].possiblyLate = []
+      models[index].trialDelay = nil
+      fresh(index, wanted: quarantined, now: now)
+    case .hold(let time):
+      models[index].heldUntil = time == .zero ? nil : boot + time.nanoseconds
+      models[index].permit = false
+      models[index].notBefore = nil
+    }
+  }
+
+  /// `release` of a quarantined service, and `reset`.
+  private mutating func fresh(_ index: Int, wanted: Bool, now: Nanoseconds) {
+    if wanted {
+      models[index].permit = true
+      models[index].trialNotBefore = nil
+      models[index].badSince = models[index].badSince ?? now
+      if models[index].wanted == .down { models[index].wanted = .perhaps }
+    }
+    models[index].step = .restart
+    models[index].strikes = 0
+    models[index].tries = 0
+    models[index].late = []
+    models[index].mayBeFresh = true
+    models[index].notBefore = nil
+  }
+
+  mutating func abandoned(_ request: UInt64) { requests[request]?.abandoned = true }
+  mutating func shutDownBegan() {
+    shuttingDown = true
+    for index in models.indices where models[index].setAlive { models[index].stopIntended = true }
+  }
+
+  // MARK: - Judging deaths by the book
+
+  private mutating func judge(_ death: Death, of index: Int, now: Nanoseconds) {
+    let spec = models[index].spec
+    let settled = models[index].settled
+    var clean = false
+    if case .code(let code) = death.status { clean = spec.successExit.contains(code) }
+    var fatal = false
+    if case .code(let code) = death.status, spec.fatalExit.contains(code), !models[index].signalled { fatal = true }
+
+    func decide() -> Verdict {
+      if models[index].stopIntended || shuttingDown { return .nothing }
+      if models[index].heldUntil != nil { return .anything }
+      if spec.mode == .observe || !spec.escalation.enabled { return .anything }
+      if models[index].wanted != .up { return .anything }
+      if death.traced { return .nothing }
+      if spec.restart == .never { return fatal ? .anything : .nothing }
+      if fatal { return .anything }
+      if !models[index].signalled {
+        if clean, spec.kind == .task || spec.restart == .onCrash { return .nothing }
+        if death.status == .unseen, spec.kind == .task { return .nothing }
+      }
+      let killed = !models[index].signalled && death.oom == .none && Self.isKill(death.status)
+      if models[index].kind != .ordinary, !settled { return killed ? .anything : .nothing }
+      guard settled || killed else { return .strike }
+      // Settled runs have been forgiven as soon as their late deaths lay within the budget.
+      forget(index, now: now)
+      if settled {
+        if models[index].possiblyLate.count <= spec.late.budget {
+          models[index].strikes = 0
+        } else if models[index].late.count <= spec.late.budget {
+          models[index].mayBeFresh = true
+        }
+      }
+      models[index].late.append(now)
+      models[index].possiblyLate.append(now)
+      if models[index].late.count > spec.late.budget + 1 { models[index].late.removeFirst() }
+      if models[index].possiblyLate.count > spec.late.budget + 1 { models[index].possiblyLate.removeFirst() }
+      if models[index].late.count > spec.late.budget { return .strike }
+      if models[index].possiblyLate.count <= spec.late.budget { return .late(models[index].late.count) }
+      return .either
+    }
+    models[index].verdict = decide()
+    if fatal { models[index].mayQuarantine = true }
+  }
+
+  private mutating func forget(_ index: Int, now: Nanoseconds) {
+    let oldest = now - models[index].spec.late.within.nanoseconds
+    models[index].late.removeAll { $0 < oldest }
+    models[index].possiblyLate.removeAll { $0 < oldest }
+  }
+
+  private static func isKill(_ status: ExitStatus) -> Bool {
+    switch status {
+    case .signal(let signal, _): signal == .kill || signal == .term
+    case .code, .unseen: false
+    }
+  }
+
+  private mutating func judgeSpawnFailure(_ failure: SpawnFailure, of index: Int) {
+    let spec = models[index].spec
+    if failure.missing { models[index].mayQuarantine = true }
+    if failure.ownTrouble || models[index].stopIntended || models[index].kind != .ordinary {
+      models[index].verdict = failure.ownTrouble ? .nothing : .anything
+    } else if failure.missing || models[index].heldUntil != nil || spec.mode == .observe || !spec.escalation.enabled
+      || models[index].wanted != .up || spec.restart == .never
+    {
+      models[index].verdict = .anything
+    } else {
+      models[index].verdict = .strike
+    }
+  }
+
+  /// How many strikes end a step, counted here from the definition and not by the machine.
+  static func allowed(_ spec: ServiceSpec, on step: Step) -> Int {
+    let repairs = !spec.repairs.isEmpty, plugins = !spec.process.plugins.isEmpty
+    switch step {
+    case .restart:
+      return spec.escalation.restart + (repairs ? 0 : spec.escalation.repair)
+        + (plugins ? 0 : spec.escalation.safeMode)
+    case .repair: return spec.escalation.repair
+    case .safeMode: return spec.escalation.safeMode
+    case .quarantine: return 0
+    }
+  }
+
+  private static func next(_ spec: ServiceSpec, after step: Step) -> (Step, [Step]) {
+    var skipped: [Step] = []
+    if step < .repair {
+      if !spec.repairs.isEmpty { return (.repair, skipped) }
+      skipped.append(.repair)
+    }
+    if step < .safeMode {
+      if !spec.process.plugins.isEmpty { return (.safeMode, skipped) }
+      skipped.append(.safeMode)
+    }
+    return (.quarantine, skipped)
+  }
+
+  private static func below(_ spec: ServiceSpec, _ step: Step) -> Step {
+    if step > .safeMode, !spec.process.plugins.isEmpty { return .safeMode }
+    if step > .repair, !spec.repairs.isEmpty { return .repair }
+    return .restart
+  }
+
+  // MARK: - What came out
+
+  mutating func acted(_ action: Action, by index: Int, now: Nanoseconds, boot: Nanoseconds) throws(Violation) {
+    switch action {
+    case .spawn(let request): try spawns(request, index, now: now, boot: boot)
+    case .signal(let run, _), .signalSet(let run, _):
+      if models[index].run == run, models[index].mainAlive { models[index].signalled = true }
+    case .runHook(let hook):
+      try check(models[index].hook == nil, index, now, "two hooks at once")
+      try check(!models[index].setAlive, index, now, "a repair while the run's set is not empty")
+      try check(models[index].spec.mode == .enforce, index, now, "a repair in observe mode")
+      try check(!isHeld(index, boot: boot), index, now, "a repair while held")
+      try check(models[index].wanted != .down && !shuttingDown, index, now, "a repair of a service that is not wanted")
+      try checkDelay(index, now: now)
+      models[index].hook = hook.id
+      models[index].hookSince = now
+    case .signalHook, .notify, .watch: break
+    case .save(let record, let ticket):
+      try check(ticket > models[index].lastTicket, index, now, "ticket \(ticket.number) does not rise")
+      models[index].lastTicket = ticket
+      models[index].lastRecord = record
+      if models[index].open.count >= 8 { models[index].open.removeFirst() }
+      models[index].open.append((ticket, record.openRun, now, false))
+    case .record(let occurrence): try recorded(occurrence.kind, index, now: now, boot: boot)
+    case .forget:
+      try check(!models[index].setAlive && models[index].hook == nil, index, now, "forgotten while something lives")
+      models[index].gone = true
+      models[index].badSince = nil
+    }
+  }
+
+  private func check(_ holds: Bool, _ index: Int, _ now: Nanoseconds, _ rule: @autoclosure () -> String)
+    throws(Violation)
+  {
+    if holds { return }
+    throw violation(index, now, rule())
+  }
+  func violation(_ index: Int, _ now: Nanoseconds, _ rule: String) -> Violation {
+    Violation(
+      at: .nanoseconds(now), service: index < models.count && index >= 0 ? models[index].spec.name.text : "the fleet",
+      number: index, rule: rule)
+  }
+
+  private func isHeld(_ index: Int, boot: Nanoseconds) -> Bool {
+    models[index].heldUntil.map { boot < $0 } ?? false
+  }
+
+  private mutating func checkDelay(_ index: Int, now: Nanoseconds) throws(Violation) {
+    if let notBefore = models[index].notBefore {
+      try check(now >= notBefore, index, now, "acts \(notBefore - now) ns before its delay is over")
+      models[index].notBefore = nil
+    }
+  }
+
+  private mutating func spawns(_ request: StartRequest, _ index: Int, now: Nanoseconds, boot: Nanoseconds)
+    throws(Violation)
+  {
+    try check(!models[index].gone, index, now, "spawned after it was forgotten")
+    try check(!models[index].mainAlive, index, now, "a second live run")
+    try check(!models[index].setAlive, index, now, "spawned while processes of the run before are left")
+    try check(models[index].hook == nil, index, now, "spawned while a hook runs")
+    try check(!shuttingDown, index, now, "spawned while shutting down")
+    try check(models[index].wanted != .down, index, now, "spawned while wanted down")
+    try check(!isHeld(index, boot: boot) || models[index].permit, index, now, "spawned while held")
+    try check(request.run != models[index].run, index, now, "a run id used twice")
+    try checkDelay(index, now: now)
+
+    var atOnce = false
+    if case .late = models[index].verdict { atOnce = true }
+    if models[index].verdict == .either || models[index].verdict == .anything { atOnce = true }
+    if !atOnce {
+      let place = models[index].open.lastIndex { $0.run == request.run }
+      try check(place != nil, index, now, "spawned without a save of its start ticket")
+      let durable = models[index].open.contains {
+        $0.run == request.run && ($0.saved || now - $0.at >= 2 * second)
+      }
+      try check(durable, index, now, "spawned before its start ticket was saved")
+    }
+    if request.kind == .ordinary {
+      try check(
+        models[index].step != .quarantine || models[index].mayBeFresh, index, now, "started in quarantine, not as a trial")
+    } else if request.kind == .trial {
+      if let notBefore = models[index].trialNotBefore, !models[index].permit {
+        try check(boot >= notBefore, index, now, "a trial \(notBefore - boot) ns too early")
+      }
+    }
+    if models[index].spec.mode == .enforce, models[index].spec.escalation.enabled, !models[index].mayBeFresh,
+      let record = models[index].lastRecord
+    {
+      try check(
+        record.step == models[index].step, index, now,
+        "step \(record.step) in the record, \(models[index].step) by the deaths")
+      try check(
+        record.strikes == models[index].strikes || models[index].step == .quarantine, index, now,
+        "\(record.strikes) strikes in the record, \(models[index].strikes) by the deaths")
+    }
+    let plugins = models[index].spec.process.plugins
+    if models[index].step == .safeMode, request.kind == .ordinary, !models[index].mayBeFresh {
+      try check(
+        request.disabledPlugins.count == plugins.count, index, now, "started in safe mode with plugins on")
+    }
+    if request.kind == .pluginRetry { try check(request.disabledPlugins.isEmpty, index, now, "a retry without plugins") }
+
+    models[index].run = request.run
+    models[index].kind = request.kind
+    models[index].mainAlive = true
+    models[index].setAlive = true
+    models[index].executed = false
+    models[index].windowFrom = nil
+    models[index].settled = false
+    models[index].settledAt = nil
+    models[index].signalled = false
+    models[index].stopIntended = false
+    models[index].spawnSeen = true
+    models[index].permit = false
+    models[index].verdict = nil
+    models[index].mayQuarantine = false
+    models[index].triesMost += 1
+    models[index].endRecords = 0
+    if models[index].wanted == .perhaps { models[index].wanted = .up }
+    if models[index].spec.kind == .daemon || models[index].badSince != nil {
+      models[index].badSince = models[index].badSince ?? now
+    }
+    alive += 1
+  }
+
+  private mutating func recorded(_ kind: Occurrence.Kind, _ index: Int, now: Nanoseconds, boot: Nanoseconds)
+    throws(Violation)
+  {
+    switch kind {
+    case .internalError(let text): throw violation(index, now, "internal error: \(text)")
+    case .settled(let run, _):
+      try check(run == models[index].run && models[index].mainAlive, index, now, "settled, but not alive")
+      let since = models[index].windowFrom
+      try check(since != nil, index, now, "settled without being ready")
+      if let since {
+        try check(
+          now - since >= models[index].spec.startupWindow.nanoseconds, index, now,
+          "settled \(now - since) ns after ready")
+      }
+      models[index].settled = true
+      models[index].settledAt = now
+      models[index].badSince = nil
+      forget(index, now: now)
+      if models[index].possiblyLate.count <= models[index].spec.late.budget {
+        models[index].strikes = 0
+        models[index].tries = 0
+        models[index].triesMost = 0
+      }
+      if models[index].kind == .trial, models[index].step == .quarantine {
+        moved(index, to: Self.below(models[index].spec, .quarantine))
+      } else if models[index].kind == .pluginRetry, models[index].step == .safeMode {
+        models[index].mayBeFresh = true
+      }
+    case .ended(let end):
+      if end.run == models[index].run {
+        models[index].endRecords += 1
+        try check(models[index].endRecords == 1, index, now, "one end, recorded twice")
+        try check(!models[index].mainAlive, index, now, "recorded as ended while alive")
+      }
+    case .strike(let step, let count, let allowed):
+      try check(models[index].strikeSeen == nil, index, now, "two strikes in one turn")
+      models[index].strikeSeen = (step, count, allowed)
+    case .lateDeath(let count, _): models[index].lateSeen = count
+    case .escalated(let from, let to, let skipped):
+      try check(models[index].movedSeen == nil, index, now, "two steps in one turn")
+      models[index].movedSeen = (from, to, skipped)
+      if models[index].verdict == nil { deaths.append(index) }
+    case .deescalated(let from, let to):
+      if from != .quarantine || models[index].step == .quarantine {
+        try check(from == models[index].step || models[index].mayBeFresh, index, now, "came down from \(from)")
+        try check(to == Self.below(models[index].spec, from), index, now, "came down from \(from) to \(to)")
+        try check(models[index].settled || models[index].mayBeFresh, index, now, "came down without being settled")
+        if models[index].kind == .ordinary, let since = models[index].settledAt {
+          try check(
+            now - since >= models[index].spec.escalation.deescalateAfter.nanoseconds, index, now,
+            "came down after \(Duration.nanoseconds(now - since).description) of settled running")
+          models[index].settledAt = now
+        }
+        moved(index, to: to)
+      }
+    case .backingOff(let delay, _):
+      try checkBackoff(delay, index, now: now)
+      models[index].tries += 1
+      models[index].notBefore = now + delay.nanoseconds
+    case .quarantined(let reason, let trialIn):
+      try check(!reason.isEmpty, index, now, "quarantined without a reason")
+      try check(models[index].spec.mode == .enforce, index, now, "quarantined in observe mode")
+      models[index].quarantinedSeen = true
+      models[index].trialNotBefore = trialIn.map { boot + $0.nanoseconds }
+      models[index].trialDelay = trialIn
+      models[index].badSince = nil
+      if models[index].verdict == nil { deaths.append(index) }
+    case .trialFailed(let next):
+      models[index].trialFailedSeen = true
+      try check(models[index].kind == .trial, index, now, "a trial failed that was none")
+      models[index].trialNotBefore = next.map { boot + $0.nanoseconds }
+      if let next, let before = models[index].trialDelay {
+        try check(
+          next <= before * 2 && (next == before * 2 || next == models[index].spec.quarantine.max || next == before),
+          index, now, "the next trial in \(next.description) after \(before.description)")
+      }
+      models[index].trialDelay = next
+      models[index].badSince = nil
+    case .released:
+      models[index].mayBeFresh = true
+      models[index].permit = true
+      models[index].step = .restart
+      models[index].strikes = 0
+      models[index].tries = 0
+      models[index].trialNotBefore = nil
+      if models[index].wanted != .down { models[index].badSince = models[index].badSince ?? now }
+    case .holdEnded:
+      models[index].heldUntil = nil
+      if models[index].wanted != .down, !models[index].settled, models[index].step != .quarantine {
+        models[index].badSince = now
+      }
+    case .stopped, .finished:
+      try check(!models[index].mainAlive, index, now, "stopped or finished while alive")
+      models[index].badSince = nil
+    case .reset, .started, .ready, .repairStarted, .repairEnded, .pluginsOff, .pluginsOn, .pluginRetryFailed, .held,
+      .requested, .waiting, .observed, .stuck, .volatile, .resumed:
+      break
+    }
+  }
+
+  private mutating func moved(_ index: Int, to step: Step) {
+    models[index].step = step
+    models[index].strikes = 0
+    models[index].tries = 0
+    models[index].triesMost = 0
+  }
+
+  /// `min(max/(1+j), first·factor^(n−1)) · (1 + j·u)` for some n that this step can have come to.
+  private func checkBackoff(_ delay: Duration, _ index: Int, now: Nanoseconds) throws(Violation) {
+    let backoff = models[index].spec.backoff
+    if models[index].spec.kind == .task, models[index].strikes == 0 { return }
+    let cap = Double(backoff.max.nanoseconds) / (1 + backoff.jitter)
+    func base(_ n: Int) -> Double {
+      var base = Double(backoff.first.nanoseconds)
+      for _ in 1..<max(2, min(n, 64)) where n > 1 { base *= backoff.factor }
+      return min(cap, base)
+    }
+    let most = base(max(models[index].tries, models[index].triesMost) + 2) * (1 + backoff.jitter) + 2
+    let least = base(1) - 2
+    let given = Double(delay.nanoseconds)
+    try check(
+      given <= most && given >= least, index, now,
+      "a delay of \(delay.description) on try \(models[index].tries + 1) of a step")
+  }
+
+  mutating func answered(_ request: UInt64, now: Nanoseconds) throws(Violation) {
+    guard let pending = requests.removeValue(forKey: request) else {
+      throw violation(-1, now, "request \(request) answered twice, or never made")
+    }
+    _ = pending
+  }
+
+  /// Requests that have waited for longer than any order can take.
+  func checkRequest(_ request: UInt64, now: Nanoseconds) throws(Violation) {
+    guard let pending = requests[request], !pending.abandoned else { return }
+    throw violation(
+      pending.service, now, "request \(request) unanswered for \(Duration.nanoseconds(now - pending.since).description)")
+  }
+
+  func checkHook(_ hook: RunID, of index: Int, now: Nanoseconds) throws(Violation) {
+    try check(models[index].hook != hook, index, now, "a hook runs on long after its time-out")
+  }
+
+  mutating func allStopped(now: Nanoseconds) throws(Violation) {
+    guard shuttingDown else { throw violation(-1, now, "all stopped, and nobody asked for it") }
+    guard !stopped else { throw violation(-1, now, "all stopped, twice") }
+    guard alive == 0 else { throw violation(-1, now, "all stopped with \(alive) runs alive") }
+    for index in models.indices {
+      try check(models[index].hook == nil, index, now, "all stopped while a hook runs")
+    }
+    stopped = true
+  }
+
+  // MARK: - The turn is over
+
+  mutating func turnEnded(now: Nanoseconds) throws(Violation) {
+    while let index = deaths.popLast() { try settleAccounts(index, now: now) }
+    while let index = emptied.popLast() {
+      if case .late = models[index].verdict, models[index].wanted == .up, models[index].heldUntil == nil, !shuttingDown,
+        !models[index].stopIntended, !models[index].mayBeFresh
+      {
+        throw violation(index, now, "a late death within the budget, and no restart at once")
+      }
+    }
+  }
+
+  /// Compares what was recorded in this turn with what the deaths of this turn ask for.
+  private mutating func settleAccounts(_ index: Int, now: Nanoseconds) throws(Violation) {
+    let strike = models[index].strikeSeen, late = models[index].lateSeen, move = models[index].movedSeen
+    let quarantined = models[index].quarantinedSeen
+    let verdict = models[index].verdict ?? .anything
+    models[index].strikeSeen = nil
+    models[index].lateSeen = nil
+    models[index].movedSeen = nil
+    models[index].quarantinedSeen = false
+    models[index].trialFailedSeen = false
+    if models[index].death != nil, models[index].deathAt == now, !models[index].spawnSeen {
+      try check(models[index].endRecords == 1, index, now, "a death, recorded \(models[index].endRecords) times")
+    }
+    models[index].spawnSeen = false
+    if models[index].spec.mode == .observe || !models[index].spec.escalation.enabled {
+      try check(
+        models[index].spec.mode == .enforce || (move == nil && !quarantined), index, now, "climbs in observe mode")
+      if quarantined { moved(index, to: .quarantine) }
+      return
+    }
+
+    switch verdict {
+    case .strike: try check(strike != nil, index, now, "a death before settled, or beyond the budget, and no strike")
+    case .late:
+      try check(late != nil && strike == nil, index, now, "a late death within the budget, recorded otherwise")
+    case .nothing: try check(strike == nil && late == nil, index, now, "a death that must not count was counted")
+    case .either: try check(strike != nil || late != nil, index, now, "a late death was not counted at all")
+    case .anything: break
+    }
+    let step = models[index].step
+    if let strike {
+      let expected = Self.allowed(models[index].spec, on: strike.step)
+      if !(strike.step == step && strike.count == models[index].strikes + 1) {
+        let fresh = models[index].mayBeFresh
+        try check(
+          fresh, index, now,
+          "strike \(strike.count) on step \(strike.step), by the deaths \(models[index].strikes + 1) on \(step)")
+        moved(index, to: strike.step)
+      }
+      try check(
+        strike.allowed == expected, index, now,
+        "\(strike.allowed) strikes allowed on \(strike.step), by the definition \(expected)")
+      try check(strike.count <= max(1, expected), index, now, "strike \(strike.count) of \(expected)")
+      models[index].strikes = strike.count
+      models[index].mayBeFresh = false
+      let used = strike.count >= expected
+      let incurable = isIncurable(index) && strike.step == .restart
+      let (next, skipped) = Self.next(models[index].spec, after: strike.step)
+      if let move {
+        try check(
+          used || (incurable && next != .quarantine) || models[index].mayQuarantine, index, now,
+          "left \(move.from) after \(strike.count) of \(expected) strikes")
+        try check(move.from == strike.step, index, now, "left \(move.from) while on \(strike.step)")
+        if !models[index].mayQuarantine {
+          try check(
+            move.to == next && move.skipped == skipped, index, now,
+            "went from \(move.from) to \(move.to), skipping \(move.skipped); by the definition to \(next)")
+        }
+      } else {
+        try check(!used || quarantined, index, now, "still on \(strike.step) after all \(expected) strikes")
+        if case .some = models[index].death {
+          try check(
+            !(incurable && next != .quarantine) || quarantined, index, now, "restarts what a restart cannot cure")
+        }
+      }
+      if quarantined {
+        try check(
+          (used && next == .quarantine) || models[index].mayQuarantine, index, now,
+          "quarantined after \(strike.count) of \(expected) strikes on \(strike.step)")
+      }
+    } else if let move {
+      try check(models[index].mayQuarantine || move.from == .quarantine || verdict == .anything, index, now,
+        "left \(move.from) without a strike")
+    } else if quarantined {
+      try check(
+        models[index].mayQuarantine || step == .quarantine || verdict == .anything, index, now,
+        "quarantined without a strike or another cause")
+    }
+    if quarantined {
+      moved(index, to: .quarantine)
+      models[index].mayBeFresh = false
+    } else if let move {
+      moved(index, to: move.to)
+    }
+  }
+
+  private func isIncurable(_ index: Int) -> Bool {
+    if models[index].spawnError != nil { return true }
+    guard !models[index].signalled, let death = models[index].death else { return false }
+    switch death.status {
+    case .code(let code): return code == 126 || code == 127 || code == 78
+    case .signal(let signal, _): return signal == .sys
+    case .unseen: return false
+    }
+  }
+
+  // MARK: - Liveness
+
+  /// The longest that a service, left alone by faults and operators, may take to settle, finish or be given up.
+  func bound(_ spec: ServiceSpec) -> Nanoseconds {
+    let strikes = max(7, Step.allCases.reduce(0) { $0 + Self.allowed(spec, on: $1) })
+    let oneTry =
+      spec.startTimeout.nanoseconds + spec.startupWindow.nanoseconds + 2 * spec.stop.timeout.nanoseconds + 5 * second
+    let hooks = spec.repairs.reduce(0) { $0 + $1.timeout.nanoseconds + 15 * second } * Int64(spec.escalation.repair)
+    var delays: Nanoseconds = 0
+    var delay = Double(spec.backoff.first.nanoseconds)
+    for _ in 0..<strikes {
+      delays += Nanoseconds(delay * (1 + spec.backoff.jitter))
+      delay = min(delay * spec.backoff.factor, Double(spec.backoff.max.nanoseconds))
+    }
+    return Int64(strikes) * oneTry + hooks + delays + 2 * minute
+  }
+
+  /// Services that have been unsettled for longer than their bound. Those that restart for ever by order are left out.
+  func unsettled(now: Nanoseconds) -> [Int] {
+    models.indices.filter { index in
+      let model = models[index]
+      guard !model.gone, model.wanted == .up, model.heldUntil == nil, let since = model.badSince else { return false }
+      if model.spec.mode == .observe || !model.spec.escalation.enabled { return false }
+      if model.spec.kind == .task, model.spec.restart == .always { return false }
+      return now - since > bound(model.spec)
+    }
+  }
+}

@@ -1,0 +1,97 @@
+import GuardianCore
+import GuardianModel
+
+/// Faults put on purpose between the fleet and the world. A simulator is believed once it has caught them.
+package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
+  /// The machine is told that a save is durable as soon as it has asked for it.
+  case unsavedStart = "unsaved-start"
+  /// Now and then a start is performed twice.
+  case doubleSpawn = "double-spawn"
+  /// Now and then the news of a death gets lost.
+  case lostDeath = "lost-death"
+  /// A service that has just been given up is started once more as if nothing had happened.
+  case restartInQuarantine = "restart-in-quarantine"
+  /// From step restart straight to safe mode, although there is something to repair.
+  case twoStepsAtOnce = "two-steps-at-once"
+  /// Now and then the strikes are forgotten before the next one is counted.
+  case forgottenStrikes = "forgotten-strikes"
+  /// Now and then the answer to an operator gets lost.
+  case lostAnswer = "lost-answer"
+  /// Deadlines come 300 ms before their time.
+  case impatience
+  /// What a run leaves behind is declared gone before it is.
+  case emptiedTooSoon = "emptied-too-soon"
+}
+
+/// The fleet under test, with or without a planted bug. Without one it adds nothing.
+struct Subject {
+  var fleet: Fleet
+  let bug: PlantedBug?
+  private var count = 0
+  private var lastSpawn: [ServiceID: StartRequest] = [:]
+
+  init(fleet: Fleet, bug: PlantedBug?) {
+    self.fleet = fleet
+    self.bug = bug
+  }
+
+  /// True once in `n` opportunities.
+  private mutating func once(in n: Int) -> Bool {
+    count += 1
+    return count % n == 0
+  }
+
+  mutating func handle(_ event: ServiceEvent, for id: ServiceID, now: Now) {
+    guard let bug else { return fleet.handle(event, for: id, now: now) }
+    switch (bug, event) {
+    case (.lostDeath, .ended):
+      if once(in: 50) { return }
+    case (.forgottenStrikes, .ended):
+      if once(in: 5) { fleet.handle(.command(Command(.reset, by: "nobody")), for: id, now: now) }
+    case (.emptiedTooSoon, .ended(let run, let death)) where death.leftovers > 0:
+      fleet.handle(event, for: id, now: now)
+      fleet.handle(.emptied(run), for: id, now: now)
+      return
+    default: break
+    }
+    fleet.handle(event, for: id, now: now)
+  }
+
+  mutating func passTime(now: Now) {
+    fleet.passTime(now: bug == .impatience ? now.advanced(by: .milliseconds(300)) : now)
+  }
+
+  mutating func takeOutput(now: Now) -> [Fleet.Output] {
+    let output = fleet.takeOutput()
+    guard let bug else { return output }
+    var changed: [Fleet.Output] = []
+    for item in output {
+      switch (bug, item) {
+      case (.unsavedStart, .act(let id, .save(_, let ticket))): fleet.handle(.saved(ticket), for: id, now: now)
+      case (.doubleSpawn, .act(_, .spawn)):
+        if once(in: 100) { changed.append(item) }
+      case (.restartInQuarantine, .act(let id, .spawn(let request))): lastSpawn[id] = request
+      case (.restartInQuarantine, .act(let id, .record(let occurrence))):
+        if case .quarantined = occurrence.kind, let last = lastSpawn[id] {
+          changed.append(item)
+          let again = RunID(high: last.run.low, low: last.run.high &+ 1)
+          changed.append(
+            .act(id, .spawn(StartRequest(run: again, kind: .ordinary, disabledPlugins: [], spec: last.spec))))
+          continue
+        }
+      case (.twoStepsAtOnce, .act(let id, .record(let occurrence))):
+        if case .escalated(.restart, .repair, let skipped) = occurrence.kind {
+          var wrong = occurrence
+          wrong.kind = .escalated(from: .restart, to: .safeMode, skipped: skipped)
+          changed.append(.act(id, .record(wrong)))
+          continue
+        }
+      case (.lostAnswer, .answer):
+        if once(in: 20) { continue }
+      default: break
+      }
+      changed.append(item)
+    }
+    return bug == .unsavedStart ? changed + fleet.takeOutput() : changed
+  }
+}

@@ -1,0 +1,237 @@
+import GuardianCore
+import GuardianModel
+
+/// How a simulated program conducts itself, run after run.
+package enum Behaviour: String, Hashable, Sendable, CaseIterable {
+  case healthy
+  /// Dies at start until the repair with this service's number has succeeded.
+  case needsRepair
+  /// Dies at start unless its plugins are off.
+  case badPlugin
+  case crashesForEver
+  /// Becomes ready, or shows its true colours, late.
+  case slow
+  case diesNowAndThen
+  case diesEveryTwoMinutes
+  /// Says nothing, and is waited for.
+  case neverReady
+  /// Only KILL ends it.
+  case ignoresTerm
+  /// Dies and leaves processes behind, some of which ignore TERM.
+  case leavesLeftovers
+  case exits127, exits78
+  /// Ends with a code that the definition calls fatal.
+  case exitsFatally
+  case outOfMemory
+  /// Healthy; somebody outside keeps killing it.
+  case shot
+  /// Runs to its end; the first runs may fail.
+  case task
+  /// Its executable is not there, and appears some day.
+  case missing
+  /// Good and bad by turns.
+  case fickle
+  /// Stops answering its watchdog now and then.
+  case silent
+  /// Ends cleanly although it should stay up.
+  case endsCleanly
+}
+
+/// What one run will do if it is left alone.
+struct Course {
+  /// From exec; nil: never.
+  var readyAfter: Nanoseconds? = 100 * millisecond
+  var endsAfter: Nanoseconds?
+  var death = Death(.code(1))
+  var ignoresTerm = false
+  var leftovers = 0
+  var leftoversIgnoreTerm = false
+  /// The watchdog is answered until then; nil: for ever.
+  var silentAfter: Nanoseconds?
+}
+
+/// A simulated program: what it is like now, and what every next run of it does.
+struct Program {
+  var behaviour: Behaviour
+  /// The hook whose success cures it.
+  var cure = 0
+  var repaired = false
+  var runs = 0
+  /// Nil: the executable is not there.
+  var executable: FileIdentity?
+
+  private static let crashes: [Death] = [
+    Death(.code(1)), Death(.code(2)), Death(.signal(.segv, core: true)), Death(.signal(.abrt, core: true)),
+    Death(.signal(.ill, core: false)), Death(.signal(.bus, core: false)), Death(.signal(.fpe, core: false)),
+  ]
+
+  mutating func nextCourse(pluginsOff: Bool, dice: inout Dice) -> Course {
+    runs += 1
+    var course = Course()
+    course.readyAfter = dice.time(20 * millisecond, 500 * millisecond)
+    func crash(within: Nanoseconds = 2 * second) -> Course {
+      var bad = course
+      bad.endsAfter = dice.time(5 * millisecond, within)
+      bad.death = dice.pick(Self.crashes)
+      return bad
+    }
+    switch behaviour {
+    case .healthy: return course
+    case .needsRepair: return repaired ? course : crash()
+    case .badPlugin: return pluginsOff ? course : crash()
+    case .crashesForEver: return crash()
+    case .slow:
+      course.readyAfter = dice.time(5 * second, 14 * second)
+      if dice.chance(100) { return crash(within: 20 * second) }
+      return course
+    case .diesNowAndThen:
+      course.endsAfter = dice.gap(mean: 25 * minute)
+      course.death = dice.pick(Self.crashes)
+    case .diesEveryTwoMinutes:
+      course.endsAfter = 2 * minute + dice.time(0, second)
+      course.death = dice.pick(Self.crashes)
+    case .neverReady: course.readyAfter = nil
+    case .ignoresTerm:
+      course.ignoresTerm = true
+      if dice.chance(300) { course.endsAfter = dice.gap(mean: 20 * minute) }
+    case .leavesLeftovers:
+      course.endsAfter = dice.chance(500) ? dice.time(millisecond, 5 * second) : dice.gap(mean: 15 * minute)
+      course.leftovers = 1 + dice.below(3)
+      course.leftoversIgnoreTerm = dice.chance(500)
+      course.death.leftovers = course.leftovers
+    case .exits127:
+      course.endsAfter = dice.time(millisecond, 20 * millisecond)
+      course.death = Death(.code(127))
+    case .exits78:
+      if repaired { return course }
+      course.endsAfter = dice.time(millisecond, 20 * millisecond)
+      course.death = Death(.code(78))
+    case .exitsFatally:
+      course.endsAfter = dice.time(millisecond, second)
+      course.death = Death(.code(fatalCode))
+    case .outOfMemory:
+      course.endsAfter = dice.time(second, 30 * second)
+      course.death = Death(.signal(.kill, core: false), oom: dice.chance(500) ? .certain : .perhaps)
+    case .shot: return course
+    case .task:
+      course.endsAfter = dice.time(second, 60 * second)
+      course.death = Death(.code(runs <= cure || dice.chance(30) ? 1 : 0))
+    case .missing: return course
+    case .fickle:
+      if dice.chance(600) { return crash(within: 15 * second) }
+      if dice.chance(500) {
+        course.endsAfter = dice.gap(mean: 5 * minute)
+        course.death = dice.chance(100) ? Death(.unseen) : dice.pick(Self.crashes)
+        course.death.traced = dice.chance(50)
+      }
+    case .silent: if dice.chance(500) { course.silentAfter = dice.gap(mean: 10 * minute) }
+    case .endsCleanly:
+      course.endsAfter = dice.chance(700) ? dice.time(millisecond, 3 * second) : dice.gap(mean: 10 * minute)
+      course.death = Death(.code(0))
+      if dice.chance(200) {
+        course.leftovers = 1
+        course.death.leftovers = 1
+      }
+    }
+    return course
+  }
+
+  /// When the world calms down, what was fickle becomes good or bad for good, so that an end can be asked for.
+  mutating func calmDown(dice: inout Dice) {
+    switch behaviour {
+    case .healthy, .needsRepair, .badPlugin, .crashesForEver, .neverReady, .exits127, .exits78, .exitsFatally,
+      .outOfMemory, .task, .missing:
+      break
+    case .slow, .diesNowAndThen, .ignoresTerm, .leavesLeftovers, .shot, .silent: behaviour = .healthy
+    case .diesEveryTwoMinutes, .fickle, .endsCleanly: behaviour = dice.chance(500) ? .healthy : .crashesForEver
+    }
+    if behaviour == .task { cure = 0 }
+  }
+}
+
+/// In `fatal-exit` of every simulated definition that has one.
+let fatalCode: Int32 = 99
+
+/// Definitions for the behaviours, with numbers drawn so that every rule meets short and long, many and none.
+struct SpecMaker {
+  static func make(number: Int, behaviour: Behaviour, dice: inout Dice) -> ServiceSpec? {
+    guard let name = ServiceName("s\(number)") else { return nil }
+    var spec = ServiceSpec(name: name, process: ProcessSpec(command: ["/bin/program\(number)"]))
+    spec.startupWindow = .seconds(dice.pick([10, 20, 60]))
+    spec.startTimeout = .seconds(dice.pick([15, 20, 30]))
+    spec.ready = behaviour == .neverReady || dice.chance(400) ? .notify : .none
+    spec.stop.timeout = .seconds(dice.pick([1, 5, 10]))
+    if dice.chance(300) { spec.stop.leftovers = .term }
+    if dice.chance(200) { spec.stop.signal = .int }
+    switch dice.below(4) {
+    case 0:
+      spec.backoff.first = .seconds(1)
+      spec.backoff.factor = 1.5
+    case 1:
+      spec.backoff.first = .zero
+    case 2:
+      spec.backoff.first = .seconds(4)
+      spec.backoff.max = .seconds(20)
+      spec.backoff.jitter = 0.5
+    default: break
+    }
+    if dice.chance(250) {
+      spec.escalation.restart = 1 + dice.below(5)
+      spec.escalation.repair = 1 + dice.below(3)
+      spec.escalation.safeMode = 1 + dice.below(3)
+      spec.escalation.deescalateAfter = .seconds(dice.pick([600, 1800]))
+    }
+    if dice.chance(30) { spec.escalation.enabled = false }
+    if dice.chance(200) {
+      spec.late.budget = dice.below(4)
+      spec.late.within = .seconds(1800)
+    }
+    switch dice.below(5) {
+    case 0: spec.restart = .onCrash
+    case 1 where dice.chance(300): spec.restart = .never
+    default: break
+    }
+    if behaviour == .task {
+      spec.kind = .task
+      spec.ready = .none
+      spec.restart = dice.chance(300) ? .always : .onCrash
+      spec.backoff.first = .seconds(5)  // the pace of an `always` task; a faster one only costs time
+    }
+    if behaviour == .exitsFatally || dice.chance(100) { spec.fatalExit = [fatalCode] }
+    if dice.chance(30) { spec.successExit = [0, 2] }
+    if behaviour == .silent {
+      spec.watchdog = .seconds(30)
+      spec.ready = .notify
+    }
+    let repairs = [.needsRepair, .exits78].contains(behaviour) ? 1 + dice.below(2) : dice.below(3)
+    for index in 0..<repairs {
+      var repair = RepairSpec(
+        name: "repair\(index)", kind: dice.chance(300) ? .moveAside("/var/cache/\(index)") : .run(["/bin/repair"]))
+      repair.timeout = .seconds(dice.pick([5, 20]))
+      if dice.chance(150) { repair.atMost = RunLimit(times: 2, within: .seconds(3600)) }
+      if dice.chance(150) { repair.fromAttempt = 2 }
+      if dice.chance(100) { repair.on = [.signal(.segv), .exit(1), .cause("oom"), .crashClass(.config)] }
+      spec.repairs.append(repair)
+    }
+    let plugins = behaviour == .badPlugin ? 1 + dice.below(2) : dice.below(2)
+    for index in 0..<plugins {
+      var plugin = PluginSpec(name: "plugin\(index)")
+      plugin.environment = [EnvironmentVariable("PLUGIN\(index)", "off")]
+      spec.process.plugins.append(plugin)
+    }
+    spec.plugins.retryAfter = .seconds(dice.pick([900, 3600, 86400]))
+    switch dice.below(4) {
+    case 0: spec.quarantine.retryAfter = .seconds(120)
+    case 1 where dice.chance(300): spec.quarantine.retryAfter = nil
+    default: break
+    }
+    if dice.chance(30) { spec.mode = .observe }
+    if spec.mode == .observe || !spec.escalation.enabled {  // restarts for ever: at a pace
+      spec.backoff.first = .seconds(1)
+      spec.backoff.factor = 3
+    }
+    if dice.chance(50) { spec.start = .manual }
+    if dice.chance(50) { spec.notices = [.onCrash: ["/bin/notice"], .onQuarantine: ["/bin/notice"]] }
+    return spec
+  }
+}

@@ -1,0 +1,624 @@
+import GuardianCore
+import GuardianModel
+
+/// Many services in virtual time: their processes, their host, its faults and its operators, all from one seed.
+///
+/// Every action of the fleet is performed with a latency of its own and comes back as an event; after every event the
+/// checkers look on. First nothing may ever be wrong, faults or no faults; then, with the faults gone, every wanted
+/// service must settle, finish, or be given up with a reason, within the published bound.
+package struct World {
+  package let seed: UInt64
+  private var dice: Dice
+  private var subject: Subject
+  private var queue = EventQueue<Coming>()
+  private var places: [Place] = []
+  /// Simulated services by the fleet's numbers.
+  private var placeOf: [Int] = []
+  private var checker = Checker()
+  private var monotonic: Nanoseconds = 0
+  /// How far the boot clock is ahead, having gone on through suspends.
+  private var slept: Nanoseconds = 0
+  private var faults = true
+  private var nextSerial: UInt32 = 0
+  private var nextRequest: UInt64 = 0
+  private var turnsWithoutProgress = 0
+
+  package private(set) var events = 0
+  package private(set) var spawns = 0
+  package private(set) var hooks = 0
+  package private(set) var quarantines = 0
+  /// The service whose story is kept for the report.
+  private let traced: Int?
+  package private(set) var trace: [String] = []
+
+  /// One simulated service with what exists of it.
+  private struct Place {
+    var id: ServiceID
+    var spec: ServiceSpec
+    var program: Program
+    var processes: [Process] = []
+    var hooks: [Hook] = []
+    var lastRun: RunID?, olderRun: RunID?
+    var watched = false
+    var removed = false
+  }
+
+  /// One run as the kernel has it, until its set is empty.
+  private struct Process {
+    var serial: UInt32
+    var run: RunID
+    var pluginsOff: Bool
+    var course = Course()
+    var born = false, mainAlive = false
+    /// Sent before there was anybody to receive it.
+    var early: Signal?
+    var dying = false
+    var death: Death
+  }
+
+  private struct Hook {
+    var serial: UInt32
+    var request: RunID
+    var index: Int
+    var ignoresTerm = false
+    var killedBy: Signal?
+  }
+
+  /// What is still to come.
+  private enum Coming {
+    case born(place: Int, UInt32)
+    case ready(place: Int, UInt32)
+    case pings(place: Int, UInt32)
+    case dies(place: Int, UInt32)
+    case empties(place: Int, UInt32)
+    case hookEnds(place: Int, UInt32)
+    case saved(place: Int, UInt64)
+    case shot(place: Int)
+    case ordered(place: Int)
+    case changed(place: Int)
+    case appears(place: Int)
+    case disturbed(place: Int)
+    case stalls
+    case suspends
+    case hookIsOverdue(place: Int, RunID)
+    case requestIsOverdue(UInt64)
+  }
+
+  /// - Parameter tracing: The service (by number) whose story is written down.
+  package init(seed: UInt64, services: Int, bug: PlantedBug? = nil, tracing: Int? = nil) {
+    self.seed = seed
+    traced = tracing
+    var dice = Dice(seed: seed)
+    let fleet = Fleet(seed: (dice.next(), dice.next(), dice.next(), dice.next()))
+    subject = Subject(fleet: fleet, bug: bug)
+    self.dice = dice
+    let now = clock
+    for number in 0..<services {
+      let behaviour = self.dice.pick(Behaviour.allCases)
+      guard let spec = SpecMaker.make(number: number, behaviour: behaviour, dice: &self.dice) else { continue }
+      let record = inherited(spec)
+      let id = subject.fleet.add(spec, record: record, now: now)
+      var program = Program(behaviour: behaviour, cure: self.dice.below(max(1, spec.repairs.count)))
+      program.executable = FileIdentity(device: 1, inode: UInt64(number), size: 1, modified: 0)
+      if behaviour == .missing { program.executable = nil }
+      while placeOf.count <= id.index { placeOf.append(-1) }
+      placeOf[id.index] = places.count
+      places.append(Place(id: id, spec: spec, program: program))
+      checker.added(spec, record: record, now: 0, boot: 0)
+      schedule(number)
+    }
+    queue.add(.stalls, at: self.dice.gap(mean: 30 * minute))
+    queue.add(.suspends, at: self.dice.gap(mean: 40 * minute))
+    for place in places.indices { deliver(.begin, to: place) }
+  }
+
+  /// Some services come with a past.
+  private mutating func inherited(_ spec: ServiceSpec) -> ServiceRecord? {
+    guard dice.chance(50) else { return nil }
+    var record = ServiceRecord()
+    record.wanted = dice.chance(800) ? .up : .down
+    switch dice.below(4) {
+    case 0 where spec.mode == .enforce:
+      record.step = .quarantine
+      record.quarantine = Quarantine(
+        since: WallTime(nanoseconds: 0), reason: "from before", nextTrial: BootInstant(nanoseconds: dice.time(second, 10 * minute)))
+      record.trialDelay = spec.quarantine.retryAfter
+    case 1: record.hold = Hold(until: BootInstant(nanoseconds: dice.time(second, 5 * minute)), by: "somebody")
+    case 2 where Checker.allowed(spec, on: .restart) > 1:
+      record.strikes = 1
+      record.triesOnStep = 1
+    default: break
+    }
+    return record
+  }
+
+  /// What happens to a service whatever it does.
+  private mutating func schedule(_ place: Int) {
+    let behaviour = places[place].program.behaviour
+    if behaviour == .shot { queue.add(.shot(place: place), at: dice.gap(mean: 6 * minute)) }
+    if behaviour == .missing { queue.add(.appears(place: place), at: dice.gap(mean: 40 * minute)) }
+    queue.add(.ordered(place: place), at: dice.gap(mean: hour))
+    if dice.chance(300) { queue.add(.changed(place: place), at: dice.gap(mean: hour)) }
+    if dice.chance(300) { queue.add(.disturbed(place: place), at: dice.gap(mean: 20 * minute)) }
+  }
+
+  private var clock: Now {
+    Now(
+      monotonic: Instant(nanoseconds: monotonic), boot: BootInstant(nanoseconds: monotonic + slept),
+      wall: WallTime(nanoseconds: 1_790_000_000 * second + monotonic + slept))
+  }
+
+  // MARK: - Running
+
+  /// Lets virtual time pass. Throws the first broken rule.
+  package mutating func run(for time: Duration) throws(Violation) {
+    let end = monotonic + time.nanoseconds
+    while true {
+      var next = queue.nextTime ?? .max
+      let deadline = subject.fleet.nextDeadline
+      if let due = deadline.monotonic { next = min(next, due.nanoseconds) }
+      if let due = deadline.boot { next = min(next, due.nanoseconds - slept) }
+      guard next <= end else { break }
+      try turn(at: max(next, monotonic))
+    }
+    monotonic = end
+  }
+
+  /// No more faults, operators, changes and whims; programs are good or bad for good.
+  package mutating func stopFaults() {
+    faults = false
+    for place in places.indices { places[place].program.calmDown(dice: &dice) }
+  }
+
+  /// How long after `stopFaults` the last wanted service must have settled, finished, or been given up.
+  package var settlingBound: Duration {
+    // A hold still runs out, and what was decided before takes its course.
+    .nanoseconds(places.reduce(Nanoseconds(0)) { max($0, checker.bound($1.spec)) } + 12 * minute)
+  }
+
+  /// The names of services that have been unsettled for longer than their bound.
+  package var unsettled: [String] { checker.unsettled(now: monotonic).map { checker.models[$0].spec.name.text } }
+  /// Throws for the first of them.
+  package func checkSettled() throws(Violation) {
+    guard let first = checker.unsettled(now: monotonic).first else { return }
+    let since = monotonic - (checker.models[first].badSince ?? 0)
+    throw checker.violation(
+      first, monotonic, "wanted, and neither settled nor given up for \(Duration.nanoseconds(since).description)")
+  }
+
+  /// Compares what the fleet says of itself with what is there.
+  package func checkStatus() throws(Violation) {
+    let now = clock
+    for (index, place) in places.enumerated() {
+      let model = checker.models[index]
+      if model.gone { continue }
+      let status = subject.fleet.status(of: place.id, now: now)
+      func check(_ holds: Bool, _ rule: String) throws(Violation) {
+        if !holds { throw checker.violation(index, monotonic, rule) }
+      }
+      try check(
+        status.phase != .quarantined || !status.reason.isEmpty, "quarantined, and status gives no reason")
+      try check(status.settled == (model.settled && model.mainAlive), "status and world differ in what is settled")
+      try check(
+        ![.running, .starting].contains(status.phase) || model.setAlive || status.phase == .starting,
+        "status says \(status.phase), and nothing is there")
+      try check(
+        ![.stopped, .finished, .quarantined, .backingOff, .waiting].contains(status.phase) || !model.setAlive,
+        "status says \(status.phase), and something is there")
+      if let next = status.next {
+        try check(next.inMilliseconds >= 0 || status.held, "status announces something for the past")
+      }
+    }
+  }
+
+  /// Orders the shutdown and lets it take the longest stop time-out, then expects everything to be gone.
+  package mutating func shutDown() throws(Violation) {
+    checker.shutDownBegan()
+    say(-1) { "shutdown" }
+    subject.fleet.shutDown(now: clock)
+    try perform()
+    let longest = places.reduce(Duration.zero) { max($0, $1.spec.stop.timeout) }
+    // Before it, a start in progress may still come to its exec, and a hook ends by KILL.
+    try run(for: longest * 2 + .seconds(45))
+    guard checker.stopped else {
+      throw checker.violation(-1, monotonic, "shut down, and \(checker.alive) runs are left")
+    }
+    try check(noProcess: "a process is left after all had stopped")
+  }
+
+  private func check(noProcess rule: String) throws(Violation) {
+    for (index, place) in places.enumerated() where !place.processes.isEmpty {
+      throw checker.violation(index, monotonic, rule)
+    }
+  }
+
+  private mutating func turn(at time: Nanoseconds) throws(Violation) {
+    let progressed = time > monotonic
+    monotonic = time
+    // A world that stands still is a busy loop in the daemon.
+    turnsWithoutProgress = progressed ? 0 : turnsWithoutProgress + 1
+    if turnsWithoutProgress > 1000 { throw checker.violation(-1, monotonic, "a thousand turns in one instant") }
+    while let coming = queue.removeFirst(dueAt: time) { try happen(coming) }
+    subject.passTime(now: clock)
+    try perform()
+    let deadline = subject.fleet.nextDeadline
+    if let due = deadline.monotonic, due.nanoseconds <= monotonic {
+      throw checker.violation(-1, monotonic, "a deadline \(monotonic - due.nanoseconds) ns old is still due")
+    }
+    if let due = deadline.boot, due.nanoseconds <= monotonic + slept {
+      throw checker.violation(-1, monotonic, "a boot-clock deadline that is over is still due")
+    }
+  }
+
+  private mutating func deliver(_ event: ServiceEvent, to place: Int) {
+    events += 1
+    say(place) { "  ← \(Self.short(event))" }
+    checker.delivered(event, to: place, now: monotonic)
+    subject.handle(event, for: places[place].id, now: clock)
+  }
+
+  // MARK: - What happens
+
+  private mutating func happen(_ coming: Coming) throws(Violation) {
+    switch coming {
+    case .born(let place, let serial): born(place, serial)
+    case .ready(let place, let serial):
+      guard let at = process(place, serial), places[place].processes[at].mainAlive else { return }
+      deliver(.ready(places[place].processes[at].run), to: place)
+    case .pings(let place, let serial): pings(place, serial)
+    case .dies(let place, let serial): dies(place, serial)
+    case .empties(let place, let serial):
+      guard let at = process(place, serial), !places[place].processes[at].mainAlive else { return }
+      let run = places[place].processes.remove(at: at).run
+      deliver(.emptied(run), to: place)
+    case .hookEnds(let place, let serial): hookEnds(place, serial)
+    case .saved(let place, let ticket): deliver(.saved(Ticket(ticket)), to: place)
+    case .shot(let place):
+      guard faults, places[place].program.behaviour == .shot else { return }
+      queue.add(.shot(place: place), at: monotonic + (dice.chance(300) ? 20 * second : dice.gap(mean: 8 * minute)))
+      guard let at = places[place].processes.firstIndex(where: { $0.mainAlive && !$0.dying }) else { return }
+      places[place].processes[at].dying = true
+      places[place].processes[at].death = Death(.signal(dice.chance(700) ? .kill : .term, core: false))
+      dies(place, places[place].processes[at].serial)
+    case .ordered(let place):
+      guard faults, !places[place].removed else { return }
+      queue.add(.ordered(place: place), at: monotonic + dice.gap(mean: hour))
+      order(place)
+      // Some operators have second thoughts at once.
+      if dice.chance(150) { order(place) }
+    case .changed(let place):
+      guard faults, !places[place].removed else { return }
+      change(place)
+    case .appears(let place):
+      guard places[place].program.executable == nil, !places[place].removed else { return }
+      replaceExecutable(place)
+    case .disturbed(let place):
+      guard faults, !places[place].removed else { return }
+      queue.add(.disturbed(place: place), at: monotonic + dice.gap(mean: 20 * minute))
+      guard let old = places[place].olderRun else { return }
+      // Late and repeated news of a run that is long over.
+      switch dice.below(4) {
+      case 0: deliver(.ready(old), to: place)
+      case 1: deliver(.ended(old, Death(.code(1))), to: place)
+      case 2: deliver(.emptied(old), to: place)
+      default: deliver(.hookEnded(old, .succeeded), to: place)
+      }
+    case .stalls:
+      guard faults else { return }
+      queue.add(.stalls, at: monotonic + dice.gap(mean: 30 * minute))
+      let length = dice.time(second, 15 * second)
+      say(-1) { "guardian stalls for \(Duration.nanoseconds(length).description)" }
+      monotonic += length
+      checker.stalled(until: monotonic, length: length)
+      for place in places.indices where !places[place].removed {
+        deliver(.resumed(slept: .nanoseconds(length)), to: place)
+      }
+      // What happened meanwhile is found in the same turn, as the shell finds it: evidence first, deadlines last.
+      while let missed = queue.removeFirst(dueAt: monotonic) { try happen(missed) }
+    case .suspends:
+      guard faults else { return }
+      queue.add(.suspends, at: monotonic + dice.gap(mean: 40 * minute))
+      let length = dice.time(second, 20 * minute)
+      say(-1) { "the host sleeps for \(Duration.nanoseconds(length).description)" }
+      slept += length
+    case .hookIsOverdue(let place, let hook): try checker.checkHook(hook, of: place, now: monotonic)
+    case .requestIsOverdue(let request): try checker.checkRequest(request, now: monotonic)
+    }
+  }
+
+  private func process(_ place: Int, _ serial: UInt32) -> Int? {
+    places[place].processes.firstIndex { $0.serial == serial }
+  }
+
+  private mutating func born(_ place: Int, _ serial: UInt32) {
+    guard let at = process(place, serial) else { return }
+    let run = places[place].processes[at].run
+    func fail(_ failure: SpawnFailure) {
+      places[place].processes.remove(at: at)
+      deliver(.spawnFailed(run, failure), to: place)
+    }
+    if faults, dice.chance(10) {
+      let trouble = dice.pick([11, 24, 12, 26] as [Int32])
+      return fail(
+        SpawnFailure(
+          stage: trouble == 26 ? .exec : .clone, errno: trouble, target: "", sentence: "cannot start it now: errno \(trouble)",
+          ownTrouble: true))
+    }
+    guard let executable = places[place].program.executable else {
+      return fail(
+        SpawnFailure(
+          stage: .exec, errno: 2, target: "/bin/program\(place)", sentence: "cannot run it: no such file", missing: true))
+    }
+    if faults, dice.chance(2) {
+      return fail(SpawnFailure(stage: .limits, errno: 1, target: "nofile", sentence: "cannot set the limit"))
+    }
+    let pluginsOff = places[place].processes[at].pluginsOff
+    let course = places[place].program.nextCourse(pluginsOff: pluginsOff, dice: &dice)
+    places[place].processes[at].course = course
+    places[place].processes[at].born = true
+    places[place].processes[at].mainAlive = true
+    places[place].processes[at].death = course.death
+    deliver(.spawned(run, pid: Int32(truncatingIfNeeded: serial) & 0x3f_ffff + 2, executable: executable), to: place)
+    if places[place].spec.ready != .none, let after = course.readyAfter {
+      queue.add(.ready(place: place, serial), at: monotonic + after)
+    }
+    if let after = course.endsAfter { queue.add(.dies(place: place, serial), at: monotonic + after) }
+    if places[place].spec.watchdog > .zero { queue.add(.pings(place: place, serial), at: monotonic + 10 * second) }
+    if let early = places[place].processes[at].early { signal(place, at, early) }
+  }
+
+  private mutating func pings(_ place: Int, _ serial: UInt32) {
+    guard let at = process(place, serial), places[place].processes[at].mainAlive else { return }
+    if let silent = places[place].processes[at].course.silentAfter {
+      places[place].processes[at].course.silentAfter = max(0, silent - 10 * second)
+      if silent <= 0 { return }
+    }
+    queue.add(.pings(place: place, serial), at: monotonic + 10 * second)
+    deliver(.watchdogPinged(places[place].processes[at].run), to: place)
+  }
+
+  private mutating func dies(_ place: Int, _ serial: UInt32) {
+    guard let at = process(place, serial), places[place].processes[at].mainAlive else { return }
+    places[place].processes[at].mainAlive = false
+    var death = places[place].processes[at].death
+    death.leftovers = places[place].processes[at].course.leftovers
+    let run = places[place].processes[at].run
+    deliver(.ended(run, death), to: place)
+    if death.leftovers == 0 {
+      places[place].processes.remove(at: at)
+      deliver(.emptied(run), to: place)
+    } else if dice.chance(300) {
+      // They go by themselves, sooner or later than guardian's patience.
+      queue.add(.empties(place: place, serial), at: monotonic + dice.time(millisecond, 20 * second))
+    }
+  }
+
+  /// A signal to the main process.
+  private mutating func signal(_ place: Int, _ at: Int, _ signal: Signal) {
+    guard places[place].processes[at].born else {
+      places[place].processes[at].early = signal
+      return
+    }
+    guard places[place].processes[at].mainAlive, !places[place].processes[at].dying || signal == .kill else { return }
+    if places[place].processes[at].course.ignoresTerm, signal != .kill { return }
+    places[place].processes[at].dying = true
+    let after: Nanoseconds
+    switch signal {
+    case .kill:
+      places[place].processes[at].death = Death(.signal(.kill, core: false))
+      after = dice.time(millisecond, 5 * millisecond)
+    case .abrt:
+      places[place].processes[at].death = Death(.signal(.abrt, core: true))
+      after = dice.time(millisecond, 500 * millisecond)
+    default:
+      places[place].processes[at].death = dice.chance(500) ? Death(.code(0)) : Death(.signal(signal, core: false))
+      after = dice.time(millisecond, 300 * millisecond)
+    }
+    queue.add(.dies(place: place, places[place].processes[at].serial), at: monotonic + after)
+  }
+
+  private mutating func hookEnds(_ place: Int, _ serial: UInt32) {
+    guard let at = places[place].hooks.firstIndex(where: { $0.serial == serial }) else { return }
+    let hook = places[place].hooks.remove(at: at)
+    var result: HookResult
+    switch dice.below(100) {
+    case 0..<60: result = .succeeded
+    case 60..<62 where faults: result = .cannotRepair
+    case 60..<90: result = .failed(.code(1))
+    case 90..<95: result = .failed(.signal(.segv, core: false))
+    default:
+      result = .notStarted(SpawnFailure(stage: .exec, errno: 13, target: "/bin/repair", sentence: "cannot run it"))
+    }
+    if let signal = hook.killedBy { result = .failed(.signal(signal, core: false)) }
+    if result == .succeeded, hook.index == places[place].program.cure, places[place].program.behaviour != .fickle {
+      places[place].program.repaired = true
+    }
+    deliver(.hookEnded(hook.request, result), to: place)
+  }
+
+  private mutating func order(_ place: Int) {
+    let verbs: [Command.Verb] = [
+      .start, .start, .start, .restart, .restart, .release, .reset, .stop(untilBoot: dice.chance(200)),
+      .hold(.seconds(30 + dice.below(500))), .hold(.zero),
+    ]
+    let verb = dice.pick(verbs)
+    let wait = dice.chance(600)
+    nextRequest += 1
+    let request: UInt64? = dice.chance(900) ? nextRequest : nil
+    events += 1
+    say(place) { "  ! \(verb)\(wait ? ", waiting" : "") (request \(request ?? 0))" }
+    checker.ordered(verb, on: place, request: request, now: monotonic, boot: monotonic + slept)
+    subject.fleet.order(
+      Command(verb, by: "operator"), for: places[place].id, request: request.map(RequestID.init), wait: wait, now: clock)
+    if let request {
+      queue.add(.requestIsOverdue(request), at: monotonic + 20 * minute)
+      if dice.chance(50) {
+        checker.abandoned(request)
+        subject.fleet.abandon(RequestID(request))
+      }
+    }
+    // Whoever stops a service wants it back some day, or this fleet would fall silent.
+    if case .stop = verb { queue.add(.ordered(place: place), at: monotonic + dice.gap(mean: 5 * minute)) }
+  }
+
+  private mutating func change(_ place: Int) {
+    switch dice.below(10) {
+    case 0..<3:
+      places[place].spec.process.environment = [EnvironmentVariable("VERSION", "\(dice.below(1000))")]
+      deliver(.defined(places[place].spec), to: place)
+    case 3..<5:
+      places[place].spec.description = "changed \(dice.below(1000))"
+      deliver(.defined(places[place].spec), to: place)
+    case 5:
+      places[place].removed = true
+      deliver(.removed, to: place)
+      return
+    default: if places[place].program.executable != nil { replaceExecutable(place) }
+    }
+    queue.add(.changed(place: place), at: monotonic + dice.gap(mean: hour))
+  }
+
+  private mutating func replaceExecutable(_ place: Int) {
+    let identity = FileIdentity(
+      device: 1, inode: UInt64(place), size: 1, modified: monotonic)
+    places[place].program.executable = identity
+    if dice.chance(200) { places[place].program.behaviour = .healthy }
+    if places[place].watched {
+      deliver(.executableSeen(identity), to: place)
+    } else {
+      checker.executableChanged(place)  // it may be seen at the next start
+    }
+  }
+
+  // MARK: - What the fleet wants done
+
+  private mutating func perform() throws(Violation) {
+    for output in subject.takeOutput(now: clock) {
+      switch output {
+      case .act(let id, let action):
+        let place = id.index < placeOf.count ? placeOf[id.index] : -1
+        guard place >= 0 else { throw checker.violation(-1, monotonic, "an action for an unknown service") }
+        say(place) { "  → \(Self.short(action))" }
+        try checker.acted(action, by: place, now: monotonic, boot: monotonic + slept)
+        perform(action, place)
+      case .answer(let request, let answer):
+        say(-1) { "  answer to \(request.number): \(answer)" }
+        try checker.answered(request.number, now: monotonic)
+      case .allStopped:
+        try checker.allStopped(now: monotonic)
+        try check(noProcess: "all stopped, and a process is left")
+      }
+    }
+    try checker.turnEnded(now: monotonic)
+  }
+
+  private mutating func perform(_ action: Action, _ place: Int) {
+    switch action {
+    case .spawn(let request):
+      spawns += 1
+      nextSerial += 1
+      places[place].olderRun = places[place].lastRun
+      places[place].lastRun = request.run
+      places[place].processes.append(
+        Process(
+          serial: nextSerial, run: request.run,
+          pluginsOff: !request.disabledPlugins.isEmpty || places[place].spec.process.plugins.isEmpty,
+          death: Death(.code(1))))
+      queue.add(.born(place: place, nextSerial), at: monotonic + dice.time(millisecond, 8 * millisecond))
+    case .signal(let run, let signal):
+      if let at = places[place].processes.firstIndex(where: { $0.run == run }) { self.signal(place, at, signal) }
+    case .signalSet(let run, let signal):
+      guard let at = places[place].processes.firstIndex(where: { $0.run == run }) else { return }
+      let process = places[place].processes[at]
+      self.signal(place, at, signal)
+      if process.course.leftovers > 0, !process.mainAlive, signal == .kill || !process.course.leftoversIgnoreTerm {
+        queue.add(.empties(place: place, process.serial), at: monotonic + dice.time(millisecond, 20 * millisecond))
+      } else if signal == .kill, process.mainAlive {
+        places[place].processes[at].course.leftovers = 0
+      }
+    case .runHook(let request):
+      hooks += 1
+      nextSerial += 1
+      var index = 0
+      if case .repair(let name) = request.purpose {
+        index = places[place].spec.repairs.firstIndex { $0.name == name } ?? 0
+      }
+      let hangs = dice.chance(150)
+      places[place].hooks.append(
+        Hook(serial: nextSerial, request: request.id, index: index, ignoresTerm: dice.chance(300)))
+      if !hangs { queue.add(.hookEnds(place: place, nextSerial), at: monotonic + dice.gap(mean: 2 * second)) }
+      queue.add(
+        .hookIsOverdue(place: place, request.id), at: monotonic + request.timeout.nanoseconds + 45 * second)
+    case .signalHook(let id, let signal):
+      guard let at = places[place].hooks.firstIndex(where: { $0.request == id }) else { return }
+      if places[place].hooks[at].ignoresTerm, signal != .kill { return }
+      places[place].hooks[at].killedBy = signal
+      queue.add(.hookEnds(place: place, places[place].hooks[at].serial), at: monotonic + dice.time(millisecond, second / 5))
+    case .notify: break
+    case .save(_, let ticket):
+      var after = dice.time(millisecond, 15 * millisecond)
+      if faults {
+        if dice.chance(10) { return }  // lost
+        if dice.chance(20) { after = dice.time(second, 10 * second) }
+      }
+      queue.add(.saved(place: place, ticket.number), at: monotonic + after)
+    case .record(let occurrence):
+      if case .quarantined = occurrence.kind { quarantines += 1 }
+    case .watch(let path): places[place].watched = path != nil
+    case .forget: break
+    }
+  }
+
+  // MARK: - The story of one service
+
+  private mutating func say(_ place: Int, _ text: () -> String) {
+    guard let traced, place == traced || place == -1 else { return }
+    if trace.count >= 4000 { trace.removeFirst(2000) }
+    trace.append("\(Duration.nanoseconds(monotonic).description)  \(text())")
+  }
+
+  private static func short(_ id: RunID) -> String { String(id.description.prefix(6)) }
+
+  private static func short(_ event: ServiceEvent) -> String {
+    switch event {
+    case .spawned(let run, let pid, _): "spawned \(short(run)), pid \(pid)"
+    case .spawnFailed(let run, let failure): "spawn of \(short(run)) failed: \(failure.sentence)"
+    case .saved(let ticket): "saved \(ticket.number)"
+    case .hookEnded(let hook, let result): "hook \(short(hook)) \(result.description)"
+    case .ready(let run): "ready \(short(run))"
+    case .watchdogPinged(let run): "ping \(short(run))"
+    case .watchdogTriggered(let run): "watchdog triggered \(short(run))"
+    case .timeoutExtended(let run, let by): "time-out of \(short(run)) extended by \(by.description)"
+    case .ended(let run, let death): "ended \(short(run)): \(death.status), \(death.leftovers) left"
+    case .emptied(let run): "emptied \(short(run))"
+    case .defined(let spec): "defined anew: \(spec.description) \(spec.process.environment.map(\.value))"
+    case .removed: "removed"
+    case .executableSeen(nil): "executable gone"
+    case .executableSeen: "executable changed"
+    case .resumed(let slept): "resumed after \(slept.description)"
+    case .begin: "begin"
+    case .shutdown: "shutdown"
+    case .command(let command): "command \(command.verb.name)"
+    case .deadline: "deadline"
+    }
+  }
+
+  private static func short(_ action: Action) -> String {
+    switch action {
+    case .spawn(let request):
+      "spawn \(short(request.run)), \(request.kind.rawValue), mode \(request.mode)"
+    case .signal(let run, let signal): "\(signal) to \(short(run))"
+    case .signalSet(let run, let signal): "\(signal) to the set of \(short(run))"
+    case .runHook(let hook): "hook \(short(hook.id)): \(hook.purpose.name)"
+    case .signalHook(let hook, let signal): "\(signal) to hook \(short(hook))"
+    case .notify(let hook): "notice \(hook.purpose.name)"
+    case .save(let record, let ticket):
+      "save \(ticket.number): step \(record.step.rawValue), \(record.strikes) strikes, run "
+        + (record.openRun.map(short) ?? "none")
+    case .record(let occurrence): "[\(occurrence.name)] \(occurrence.sentence)"
+    case .watch(let path?): "watch \(path)"
+    case .watch(nil): "watch no longer"
+    case .forget: "forget"
+    }
+  }
+}
