@@ -20,7 +20,6 @@ struct Checker {
   private(set) var shuttingDown = false
   private(set) var requests: [UInt64: PendingRequest] = [:]
   private var deaths: [Int] = []
-  private var emptied: [Int] = []
   /// How much longer than written a window may seem, because guardian stalled.
   private var lastStall: (until: Nanoseconds, length: Nanoseconds) = (0, 0)
   private(set) var alive = 0
@@ -82,6 +81,7 @@ struct Checker {
     var tries = 0, triesMost = 0
     var trialNotBefore: Nanoseconds?
     var trialDelay: Duration?
+    var trialByOperator = false
 
     // Saves.
     var open: [(ticket: Ticket, run: RunID?, at: Nanoseconds, saved: Bool)] = []
@@ -148,14 +148,12 @@ struct Checker {
       models[index].deathAt = now
       models[index].death = death
       models[index].spawnError = nil
-      models[index].endRecords = 0
-      judge(death, of: index, now: now)
-      deaths.append(index)
     case .emptied(let run):
       guard models[index].run == run, models[index].setAlive else { return }
       models[index].setAlive = false
       alive -= 1
-      emptied.append(index)
+      if let death = models[index].death { judge(death, of: index, now: now) }
+      deaths.append(index)
     case .defined(let spec):
       let before = models[index].spec
       models[index].spec = spec
@@ -165,12 +163,13 @@ struct Checker {
       models[index].stopIntended = true
       models[index].permit = false
     case .executableSeen: freshened(index)
-    case .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .command, .deadline: break
+    case .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .deadline: break
     }
   }
 
   private mutating func freshened(_ index: Int) {
     models[index].mayBeFresh = true
+    models[index].notBefore = nil
     models[index].permit = models[index].permit || models[index].wanted != .down
     models[index].trialNotBefore = nil
     models[index].late = []
@@ -191,14 +190,14 @@ struct Checker {
       models[index].notBefore = nil
       models[index].trialNotBefore = nil
       if verb == .restart, models[index].setAlive { models[index].stopIntended = true }
-      if models[index].badSince == nil, !models[index].settled { models[index].badSince = now }
+      if models[index].badSince == nil, !models[index].settled, !quarantined { models[index].badSince = now }
     case .stop:
       models[index].wanted = .down
       models[index].permit = false
       models[index].notBefore = nil
       if models[index].setAlive { models[index].stopIntended = true }
     case .release:
-      if quarantined || models[index].mayBeFresh { fresh(index, wanted: true, now: now) }
+      if quarantined { fresh(index, wanted: true, now: now) }
     case .reset:
       models[index].late = []
       models[index].possiblyLate = []
@@ -206,8 +205,10 @@ struct Checker {
       fresh(index, wanted: quarantined, now: now)
     case .hold(let time):
       models[index].heldUntil = time == .zero ? nil : boot + time.nanoseconds
-      models[index].permit = false
+      // A restart under way is an operator's order too, and the older one.
+      if !models[index].stopIntended, time > .zero { models[index].permit = false }
       models[index].notBefore = nil
+      if quarantined, !models[index].mainAlive { models[index].badSince = nil }
     }
   }
 
@@ -252,21 +253,22 @@ struct Checker {
       if spec.restart == .never { return fatal ? .anything : .nothing }
       if fatal { return .anything }
       if !models[index].signalled {
-        if clean, spec.kind == .task || spec.restart == .onCrash { return .nothing }
+        if clean, spec.kind == .task {
+          // A task that has ended well is as good as a settled run.
+          models[index].strikes = 0
+          models[index].mayBeFresh = true
+          models[index].badSince = nil
+          return .nothing
+        }
+        if clean, spec.restart == .onCrash {
+          models[index].mayBeFresh = models[index].kind != .ordinary
+          return .nothing
+        }
         if death.status == .unseen, spec.kind == .task { return .nothing }
       }
       let killed = !models[index].signalled && death.oom == .none && Self.isKill(death.status)
       if models[index].kind != .ordinary, !settled { return killed ? .anything : .nothing }
       guard settled || killed else { return .strike }
-      // Settled runs have been forgiven as soon as their late deaths lay within the budget.
-      forget(index, now: now)
-      if settled {
-        if models[index].possiblyLate.count <= spec.late.budget {
-          models[index].strikes = 0
-        } else if models[index].late.count <= spec.late.budget {
-          models[index].mayBeFresh = true
-        }
-      }
       models[index].late.append(now)
       models[index].possiblyLate.append(now)
       if models[index].late.count > spec.late.budget + 1 { models[index].late.removeFirst() }
@@ -274,6 +276,18 @@ struct Checker {
       if models[index].late.count > spec.late.budget { return .strike }
       if models[index].possiblyLate.count <= spec.late.budget { return .late(models[index].late.count) }
       return .either
+    }
+    if models[index].wanted == .up { models[index].badSince = models[index].badSince ?? now }
+    // Settled runs have been forgiven as soon as their late deaths lay within the budget.
+    forget(index, now: now)
+    if settled {
+      if models[index].possiblyLate.count <= spec.late.budget {
+        models[index].strikes = 0
+        models[index].tries = 0
+        models[index].triesMost = 0
+      } else if models[index].late.count <= spec.late.budget {
+        models[index].mayBeFresh = true
+      }
     }
     models[index].verdict = decide()
     if fatal { models[index].mayQuarantine = true }
@@ -439,6 +453,9 @@ struct Checker {
       try check(
         request.disabledPlugins.count == plugins.count, index, now, "started in safe mode with plugins on")
     }
+    if models[index].spec.mode == .observe {
+      try check(request.disabledPlugins.isEmpty, index, now, "plugins off in observe mode")
+    }
     if request.kind == .pluginRetry { try check(request.disabledPlugins.isEmpty, index, now, "a retry without plugins") }
 
     models[index].run = request.run
@@ -452,9 +469,8 @@ struct Checker {
     models[index].signalled = false
     models[index].stopIntended = false
     models[index].spawnSeen = true
+    models[index].trialByOperator = models[index].permit
     models[index].permit = false
-    models[index].verdict = nil
-    models[index].mayQuarantine = false
     models[index].triesMost += 1
     models[index].endRecords = 0
     if models[index].wanted == .perhaps { models[index].wanted = .up }
@@ -507,10 +523,13 @@ struct Checker {
       models[index].movedSeen = (from, to, skipped)
       if models[index].verdict == nil { deaths.append(index) }
     case .deescalated(let from, let to):
-      if from != .quarantine || models[index].step == .quarantine {
+      if models[index].spec.mode == .enforce, from != .quarantine || models[index].step == .quarantine {
         try check(from == models[index].step || models[index].mayBeFresh, index, now, "came down from \(from)")
         try check(to == Self.below(models[index].spec, from), index, now, "came down from \(from) to \(to)")
-        try check(models[index].settled || models[index].mayBeFresh, index, now, "came down without being settled")
+        let windowOver =
+          models[index].windowFrom.map { now - $0 >= models[index].spec.startupWindow.nanoseconds } ?? false
+        try check(
+          models[index].mainAlive && windowOver, index, now, "came down without being settled")
         if models[index].kind == .ordinary, let since = models[index].settledAt {
           try check(
             now - since >= models[index].spec.escalation.deescalateAfter.nanoseconds, index, now,
@@ -535,26 +554,32 @@ struct Checker {
       models[index].trialFailedSeen = true
       try check(models[index].kind == .trial, index, now, "a trial failed that was none")
       models[index].trialNotBefore = next.map { boot + $0.nanoseconds }
-      if let next, let before = models[index].trialDelay {
-        try check(
-          next <= before * 2 && (next == before * 2 || next == models[index].spec.quarantine.max || next == before),
-          index, now, "the next trial in \(next.description) after \(before.description)")
+      // An operator's trial changes no delay: what is left of the present one runs on.
+      if !models[index].trialByOperator {
+        if let next, let before = models[index].trialDelay {
+          try check(
+            next == min(before * 2, models[index].spec.quarantine.max), index, now,
+            "the next trial in \(next.description) after \(before.description)")
+        }
+        models[index].trialDelay = next
       }
-      models[index].trialDelay = next
       models[index].badSince = nil
     case .released:
+      if models[index].kind == .trial, models[index].mainAlive, models[index].step == .quarantine || !models[index].settled {
+        models[index].kind = .ordinary
+      }
       models[index].mayBeFresh = true
       models[index].permit = true
       models[index].step = .restart
       models[index].strikes = 0
       models[index].tries = 0
+      models[index].late = []
+      models[index].notBefore = nil
       models[index].trialNotBefore = nil
       if models[index].wanted != .down { models[index].badSince = models[index].badSince ?? now }
     case .holdEnded:
       models[index].heldUntil = nil
-      if models[index].wanted != .down, !models[index].settled, models[index].step != .quarantine {
-        models[index].badSince = now
-      }
+      if models[index].badSince != nil { models[index].badSince = now }
     case .stopped, .finished:
       try check(!models[index].mainAlive, index, now, "stopped or finished while alive")
       models[index].badSince = nil
@@ -621,13 +646,6 @@ struct Checker {
 
   mutating func turnEnded(now: Nanoseconds) throws(Violation) {
     while let index = deaths.popLast() { try settleAccounts(index, now: now) }
-    while let index = emptied.popLast() {
-      if case .late = models[index].verdict, models[index].wanted == .up, models[index].heldUntil == nil, !shuttingDown,
-        !models[index].stopIntended, !models[index].mayBeFresh
-      {
-        throw violation(index, now, "a late death within the budget, and no restart at once")
-      }
-    }
   }
 
   /// Compares what was recorded in this turn with what the deaths of this turn ask for.
@@ -640,13 +658,16 @@ struct Checker {
     models[index].movedSeen = nil
     models[index].quarantinedSeen = false
     models[index].trialFailedSeen = false
-    if models[index].death != nil, models[index].deathAt == now, !models[index].spawnSeen {
+    if models[index].death != nil, !models[index].setAlive, !models[index].spawnSeen {
       try check(models[index].endRecords == 1, index, now, "a death, recorded \(models[index].endRecords) times")
     }
+    if case .late = verdict, models[index].heldUntil == nil, !models[index].mayBeFresh {
+      try check(models[index].spawnSeen, index, now, "a late death within the budget, and no restart at once")
+    }
+    models[index].verdict = nil
     models[index].spawnSeen = false
+    defer { models[index].mayQuarantine = false }
     if models[index].spec.mode == .observe || !models[index].spec.escalation.enabled {
-      try check(
-        models[index].spec.mode == .enforce || (move == nil && !quarantined), index, now, "climbs in observe mode")
       if quarantined { moved(index, to: .quarantine) }
       return
     }

@@ -47,7 +47,7 @@ struct Subject {
     case (.lostDeath, .ended):
       if once(in: 50) { return }
     case (.forgottenStrikes, .ended):
-      if once(in: 5) { fleet.handle(.command(Command(.reset, by: "nobody")), for: id, now: now) }
+      if once(in: 5) { fleet.order(Command(.reset, by: "nobody"), for: id, request: nil, wait: false, now: now) }
     case (.emptiedTooSoon, .ended(let run, let death)) where death.leftovers > 0:
       fleet.handle(event, for: id, now: now)
       fleet.handle(.emptied(run), for: id, now: now)

@@ -66,6 +66,7 @@ package struct World {
 
   /// What is still to come.
   private enum Coming {
+    case begins
     case born(place: Int, UInt32)
     case ready(place: Int, UInt32)
     case pings(place: Int, UInt32)
@@ -109,7 +110,7 @@ package struct World {
     }
     queue.add(.stalls, at: self.dice.gap(mean: 30 * minute))
     queue.add(.suspends, at: self.dice.gap(mean: 40 * minute))
-    for place in places.indices { deliver(.begin, to: place) }
+    queue.add(.begins, at: 0)
   }
 
   /// Some services come with a past.
@@ -261,6 +262,7 @@ package struct World {
 
   private mutating func happen(_ coming: Coming) throws(Violation) {
     switch coming {
+    case .begins: for place in places.indices { deliver(.begin, to: place) }
     case .born(let place, let serial): born(place, serial)
     case .ready(let place, let serial):
       guard let at = process(place, serial), places[place].processes[at].mainAlive else { return }
@@ -598,7 +600,6 @@ package struct World {
     case .resumed(let slept): "resumed after \(slept.description)"
     case .begin: "begin"
     case .shutdown: "shutdown"
-    case .command(let command): "command \(command.verb.name)"
     case .deadline: "deadline"
     }
   }

@@ -85,12 +85,13 @@ func seconds() -> Double {
 func say(_ line: String, to descriptor: Int32 = STDOUT_FILENO) {
   var text = line + "\n"
   text.withUTF8 { bytes in
-    var rest = bytes[...]
-    while !rest.isEmpty {
-      let written = write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+    guard let start = bytes.baseAddress else { return }
+    var done = 0
+    while done < bytes.count {
+      let written = write(descriptor, start + done, bytes.count - done)
       if written < 0, errno == EINTR { continue }
       guard written > 0 else { return }
-      rest = rest.dropFirst(written)
+      done += written
     }
   }
 }
