@@ -72,7 +72,7 @@ struct Checker {
     var movedSeen: (from: Step, to: Step, skipped: [Step])?
     var quarantinedSeen = false
     var trialFailedSeen = false
-    var spawnSeen = false
+    var spawnSeen = false, releasedSeen = false
     /// Something entitles the machine to quarantine without the last strike.
     var mayQuarantine = false
 
@@ -247,7 +247,6 @@ struct Checker {
     func decide() -> Verdict {
       if models[index].stopIntended || shuttingDown { return .nothing }
       if models[index].heldUntil != nil { return .anything }
-      if spec.mode == .observe || !spec.escalation.enabled { return .anything }
       if models[index].wanted != .up { return .anything }
       if death.traced { return .nothing }
       if spec.restart == .never { return fatal ? .anything : .nothing }
@@ -268,11 +267,12 @@ struct Checker {
       }
       let killed = !models[index].signalled && death.oom == .none && Self.isKill(death.status)
       if models[index].kind != .ordinary, !settled { return killed ? .anything : .nothing }
-      guard settled || killed else { return .strike }
+      guard settled || killed else { return spec.mode == .observe ? .anything : .strike }
       models[index].late.append(now)
       models[index].possiblyLate.append(now)
       if models[index].late.count > spec.late.budget + 1 { models[index].late.removeFirst() }
       if models[index].possiblyLate.count > spec.late.budget + 1 { models[index].possiblyLate.removeFirst() }
+      if spec.mode == .observe { return .anything }
       if models[index].late.count > spec.late.budget { return .strike }
       if models[index].possiblyLate.count <= spec.late.budget { return .late(models[index].late.count) }
       return .either
@@ -425,8 +425,9 @@ struct Checker {
     if !atOnce {
       let place = models[index].open.lastIndex { $0.run == request.run }
       try check(place != nil, index, now, "spawned without a save of its start ticket")
+      // Or the store has not answered for two seconds, be it this save or one before it.
       let durable = models[index].open.contains {
-        $0.run == request.run && ($0.saved || now - $0.at >= 2 * second)
+        $0.run == request.run && $0.saved || !$0.saved && now - $0.at >= 2 * second
       }
       try check(durable, index, now, "spawned before its start ticket was saved")
     }
@@ -562,12 +563,15 @@ struct Checker {
             "the next trial in \(next.description) after \(before.description)")
         }
         models[index].trialDelay = next
+      } else {
+        models[index].trialDelay = nil
       }
       models[index].badSince = nil
     case .released:
       if models[index].kind == .trial, models[index].mainAlive, models[index].step == .quarantine || !models[index].settled {
         models[index].kind = .ordinary
       }
+      models[index].releasedSeen = true
       models[index].mayBeFresh = true
       models[index].permit = true
       models[index].step = .restart
@@ -666,7 +670,16 @@ struct Checker {
     }
     models[index].verdict = nil
     models[index].spawnSeen = false
-    defer { models[index].mayQuarantine = false }
+    let released = models[index].releasedSeen
+    models[index].releasedSeen = false
+    defer {
+      models[index].mayQuarantine = false
+      if released, !quarantined {
+        // The strike came first, and what followed it in the same turn made the ladder fresh.
+        moved(index, to: .restart)
+        models[index].mayBeFresh = true
+      }
+    }
     if models[index].spec.mode == .observe || !models[index].spec.escalation.enabled {
       if quarantined { moved(index, to: .quarantine) }
       return

@@ -1,7 +1,11 @@
 /// The simulator's randomness: splitmix64. The same seed rolls the same world on every machine and in every build.
 package struct Dice: Hashable, Sendable {
   private var state: UInt64
-  package init(seed: UInt64) { state = seed &* 0x9e37_79b9_7f4a_7c15 &+ 0x1234_5678_9abc_def1 }
+  package init(seed: UInt64) {
+    // Through the mixer once: neighbouring seeds must not be neighbours in one sequence.
+    state = seed
+    state = next()
+  }
 
   package mutating func next() -> UInt64 {
     state &+= 0x9e37_79b9_7f4a_7c15
