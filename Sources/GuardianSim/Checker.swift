@@ -51,8 +51,9 @@ struct Checker {
     var kind = RunKind.ordinary
     var mainAlive = false, setAlive = false, executed = false
     var windowFrom: Nanoseconds?
-    var settled = false
+    var settled = false, finished = false
     var signalled = false
+    var signalledAt: Nanoseconds?
     var stopIntended = false
     var endRecords = 0
     var deathAt: Nanoseconds?
@@ -186,16 +187,18 @@ struct Checker {
     switch verb {
     case .start, .restart:
       models[index].wanted = .up
-      models[index].permit = true
+      // Nothing is started where something runs and goes on running.
+      if verb == .restart || !models[index].mainAlive || models[index].signalled { models[index].permit = true }
       models[index].notBefore = nil
       models[index].trialNotBefore = nil
-      if verb == .restart, models[index].setAlive { models[index].stopIntended = true }
+      if verb == .restart, models[index].mainAlive, !models[index].signalled { models[index].stopIntended = true }
       if models[index].badSince == nil, !models[index].settled, !quarantined { models[index].badSince = now }
     case .stop:
       models[index].wanted = .down
       models[index].permit = false
       models[index].notBefore = nil
-      if models[index].setAlive { models[index].stopIntended = true }
+      // A run that has died, or has to go for a fault of its own, does not become innocent by an order.
+      if models[index].mainAlive, !models[index].signalled { models[index].stopIntended = true }
     case .release:
       if quarantined { fresh(index, wanted: true, now: now) }
     case .reset:
@@ -266,7 +269,12 @@ struct Checker {
         if death.status == .unseen, spec.kind == .task { return .nothing }
       }
       let killed = !models[index].signalled && death.oom == .none && Self.isKill(death.status)
-      if models[index].kind != .ordinary, !settled { return killed ? .anything : .nothing }
+      if models[index].kind != .ordinary, !settled {
+        guard killed else { return .nothing }
+        models[index].possiblyLate.append(now)
+        if models[index].possiblyLate.count > spec.late.budget + 1 { models[index].possiblyLate.removeFirst() }
+        return .anything
+      }
       guard settled || killed else { return spec.mode == .observe ? .anything : .strike }
       models[index].late.append(now)
       models[index].possiblyLate.append(now)
@@ -277,17 +285,22 @@ struct Checker {
       if models[index].possiblyLate.count <= spec.late.budget { return .late(models[index].late.count) }
       return .either
     }
-    if models[index].wanted == .up { models[index].badSince = models[index].badSince ?? now }
+    if models[index].step == .quarantine {
+      models[index].badSince = nil
+    } else if models[index].wanted == .up {
+      models[index].badSince = models[index].badSince ?? now
+    }
     // Settled runs have been forgiven as soon as their late deaths lay within the budget.
+    // Once it is being stopped it is no longer settled; either reading is accepted for the time that this takes.
+    forget(index, now: models[index].signalledAt ?? models[index].deathAt ?? now)
+    if settled, models[index].possiblyLate.count <= spec.late.budget {
+      models[index].strikes = 0
+      models[index].tries = 0
+      models[index].triesMost = 0
+    }
     forget(index, now: now)
-    if settled {
-      if models[index].possiblyLate.count <= spec.late.budget {
-        models[index].strikes = 0
-        models[index].tries = 0
-        models[index].triesMost = 0
-      } else if models[index].late.count <= spec.late.budget {
-        models[index].mayBeFresh = true
-      }
+    if settled, models[index].strikes > 0, models[index].late.count <= spec.late.budget {
+      models[index].mayBeFresh = true
     }
     models[index].verdict = decide()
     if fatal { models[index].mayQuarantine = true }
@@ -358,7 +371,10 @@ struct Checker {
     switch action {
     case .spawn(let request): try spawns(request, index, now: now, boot: boot)
     case .signal(let run, _), .signalSet(let run, _):
-      if models[index].run == run, models[index].mainAlive { models[index].signalled = true }
+      if models[index].run == run, models[index].mainAlive, !models[index].signalled {
+        models[index].signalled = true
+        models[index].signalledAt = now
+      }
     case .runHook(let hook):
       try check(models[index].hook == nil, index, now, "two hooks at once")
       try check(!models[index].setAlive, index, now, "a repair while the run's set is not empty")
@@ -466,8 +482,10 @@ struct Checker {
     models[index].executed = false
     models[index].windowFrom = nil
     models[index].settled = false
+    models[index].finished = false
     models[index].settledAt = nil
     models[index].signalled = false
+    models[index].signalledAt = nil
     models[index].stopIntended = false
     models[index].spawnSeen = true
     models[index].trialByOperator = models[index].permit
@@ -542,7 +560,7 @@ struct Checker {
     case .backingOff(let delay, _):
       try checkBackoff(delay, index, now: now)
       models[index].tries += 1
-      models[index].notBefore = now + delay.nanoseconds
+      models[index].notBefore = models[index].permit ? nil : now + delay.nanoseconds
     case .quarantined(let reason, let trialIn):
       try check(!reason.isEmpty, index, now, "quarantined without a reason")
       try check(models[index].spec.mode == .enforce, index, now, "quarantined in observe mode")
@@ -568,8 +586,14 @@ struct Checker {
       }
       models[index].badSince = nil
     case .released:
-      if models[index].kind == .trial, models[index].mainAlive, models[index].step == .quarantine || !models[index].settled {
+      let windowOver =
+        models[index].windowFrom.map { now - $0 >= models[index].spec.startupWindow.nanoseconds } ?? false
+      if models[index].kind == .trial, models[index].mainAlive {
         models[index].kind = .ordinary
+        if windowOver, models[index].step == .quarantine {
+          // The trial has settled: the highest lower step that has something to do.
+          return moved(index, to: Self.below(models[index].spec, .quarantine))
+        }
       }
       models[index].releasedSeen = true
       models[index].mayBeFresh = true
@@ -580,13 +604,16 @@ struct Checker {
       models[index].late = []
       models[index].notBefore = nil
       models[index].trialNotBefore = nil
-      if models[index].wanted != .down { models[index].badSince = models[index].badSince ?? now }
+      if models[index].wanted != .down, !models[index].finished {
+        models[index].badSince = models[index].badSince ?? now
+      }
     case .holdEnded:
       models[index].heldUntil = nil
       if models[index].badSince != nil { models[index].badSince = now }
     case .stopped, .finished:
       try check(!models[index].mainAlive, index, now, "stopped or finished while alive")
       models[index].badSince = nil
+      if case .finished = kind { models[index].finished = true }
     case .reset, .started, .ready, .repairStarted, .repairEnded, .pluginsOff, .pluginsOn, .pluginRetryFailed, .held,
       .requested, .waiting, .observed, .stuck, .volatile, .resumed:
       break

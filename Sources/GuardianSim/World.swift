@@ -285,9 +285,14 @@ package struct World {
     case .ordered(let place):
       guard faults, !places[place].removed else { return }
       queue.add(.ordered(place: place), at: monotonic + dice.gap(mean: hour))
+      // What came before the order is looked at before it.
+      try perform()
       order(place)
       // Some operators have second thoughts at once.
-      if dice.chance(150) { order(place) }
+      if dice.chance(150) {
+        try perform()
+        order(place)
+      }
     case .changed(let place):
       guard faults, !places[place].removed else { return }
       change(place)

@@ -69,7 +69,7 @@ func run(_ seed: UInt64, _ options: Options) -> Bool {
     // The same world again, this time with the story of the service concerned written down.
     var again = World(seed: seed, services: options.services, bug: options.bug, tracing: max(0, error.number))
     try? options.drive(&again)
-    for line in again.trace.suffix(options.verbose ? 400 : 40) { say("  " + line) }
+    for line in again.trace.suffix(options.verbose ? 4000 : 40) { say("  " + line) }
     say("replay: guardian-sim \(options.replay(seed))")
     return false
   }
