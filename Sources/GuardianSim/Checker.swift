@@ -73,7 +73,8 @@ struct Checker {
     var movedSeen: (from: Step, to: Step, skipped: [Step])?
     var quarantinedSeen = false
     var trialFailedSeen = false
-    var spawnSeen = false, releasedSeen = false
+    var spawnSeen = false
+    var releasedAt: Nanoseconds?
     /// Something entitles the machine to quarantine without the last strike.
     var mayQuarantine = false
 
@@ -595,7 +596,7 @@ struct Checker {
           return moved(index, to: Self.below(models[index].spec, .quarantine))
         }
       }
-      models[index].releasedSeen = true
+      models[index].releasedAt = now
       models[index].mayBeFresh = true
       models[index].permit = true
       models[index].step = .restart
@@ -697,8 +698,7 @@ struct Checker {
     }
     models[index].verdict = nil
     models[index].spawnSeen = false
-    let released = models[index].releasedSeen
-    models[index].releasedSeen = false
+    let released = models[index].releasedAt == now
     defer {
       models[index].mayQuarantine = false
       if released, !quarantined {
