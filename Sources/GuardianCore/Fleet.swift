@@ -227,7 +227,8 @@ package struct Fleet: Sendable {
         case (.ready, .stopped): list[place].goal = .durable(.failed(reason: "stopped by another order"))
         case (.stopped(let note), .stopped): list[place].goal = .durable(.done(note: note))
         case (.stopped, .ready): list[place].goal = .durable(.failed(reason: "started by another order"))
-        case (.stopped, .failed), (.durable, _), (_, .forgotten): break
+        case (.stopped, .overtaken): list[place].goal = .durable(.failed(reason: "started by another order"))
+        case (.stopped, .failed), (.ready, .overtaken), (.durable, _), (_, .forgotten): break
         }
       }
     }

@@ -165,7 +165,7 @@ extension ServiceMachine {
       return quarantineOrTrialFailed(run, "exit \(code) is listed in fatal-exit", &turn)
     }
     if end.crashClass == .clean { return endedClean(end, run, &turn) }
-    if spec.restart == .never { return finish(crashed: true, end, &turn) }
+    if spec.restart == .never, run.kind != .trial { return finish(crashed: true, end, &turn) }
     if end.cause == .killed || (run.settled && run.kind == .ordinary) { return lateDeath(end, run, &turn) }
     died(early: end, run, &turn)
   }

@@ -43,6 +43,7 @@ extension ServiceMachine {
     case .starting: return .ready(note: "")
     case .repairing(var repair):
       if repair.outcome == .stop || repair.outcome == .rest {
+        if repair.outcome == .stop { turn.milestones.append(.overtaken) }
         repair.outcome = .start
         phase = .repairing(repair)
       }
@@ -55,6 +56,7 @@ extension ServiceMachine {
       start(.ordinary, &turn)
       return .ready(note: "")
     case .stopping(let run, var stop):
+      turn.milestones.append(.overtaken)
       switch stop.purpose {
       case .order: stop.purpose = .restart
       case .restart: break
@@ -269,7 +271,10 @@ extension ServiceMachine {
       return
     }
     phase = .stopped
-    if nextProcess == nil { freshLadder() }
+    if nextProcess == nil {
+      freshLadder()
+      note(.released(why: "a reload: what was missing is tried again"), &turn)
+    }
     start(.ordinary, &turn)
   }
 

@@ -209,6 +209,8 @@ package enum Milestone: Hashable, Sendable {
   /// It will not become ready by this try.
   case failed(String)
   case stopped
+  /// What was being stopped will be started instead: a later order wanted it so.
+  case overtaken
   case forgotten
 }
 
