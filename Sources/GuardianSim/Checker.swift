@@ -165,7 +165,7 @@ struct Checker {
       models[index].stopIntended = true
       models[index].permit = false
     case .executableSeen: freshened(index)
-    case .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .deadline: break
+    case .looked, .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .deadline: break
     }
   }
 
@@ -385,7 +385,7 @@ struct Checker {
       try checkDelay(index, now: now)
       models[index].hook = hook.id
       models[index].hookSince = now
-    case .signalHook, .notify, .watch: break
+    case .signalHook, .notify, .watch, .look: break
     case .save(let record, let ticket):
       try check(ticket > models[index].lastTicket, index, now, "ticket \(ticket.number) does not rise")
       models[index].lastTicket = ticket

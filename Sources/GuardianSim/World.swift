@@ -73,6 +73,7 @@ package struct World {
     case dies(place: Int, UInt32)
     case empties(place: Int, UInt32)
     case hookEnds(place: Int, UInt32)
+    case looked(place: Int, UInt32)
     case saved(place: Int, UInt64)
     case shot(place: Int)
     case ordered(place: Int)
@@ -274,6 +275,11 @@ package struct World {
       let run = places[place].processes.remove(at: at).run
       deliver(.emptied(run), to: place)
     case .hookEnds(let place, let serial): hookEnds(place, serial)
+    case .looked(let place, let serial):
+      guard let at = process(place, serial) else { return }
+      let process = places[place].processes[at]
+      let liveness: Liveness = !process.mainAlive ? .dumping : faults && dice.chance(30) ? .stopped : .alive
+      deliver(.looked(process.run, liveness), to: place)
     case .saved(let place, let ticket): deliver(.saved(Ticket(ticket)), to: place)
     case .shot(let place):
       guard faults, places[place].program.behaviour == .shot else { return }
@@ -562,6 +568,10 @@ package struct World {
       places[place].hooks[at].killedBy = signal
       queue.add(.hookEnds(place: place, places[place].hooks[at].serial), at: monotonic + dice.time(millisecond, second / 5))
     case .notify: break
+    case .look(let run):
+      guard let process = places[place].processes.first(where: { $0.run == run }) else { return }
+      if faults, dice.chance(10) { return }  // a look that finds no answer
+      queue.add(.looked(place: place, process.serial), at: monotonic + dice.time(0, 3 * millisecond))
     case .save(_, let ticket):
       var after = dice.time(millisecond, 15 * millisecond)
       if faults {
@@ -593,6 +603,7 @@ package struct World {
     case .saved(let ticket): "saved \(ticket.number)"
     case .hookEnded(let hook, let result): "hook \(short(hook)) \(result.description)"
     case .ready(let run): "ready \(short(run))"
+    case .looked(let run, let liveness): "looked at \(short(run)): \(liveness)"
     case .watchdogPinged(let run): "ping \(short(run))"
     case .watchdogTriggered(let run): "watchdog triggered \(short(run))"
     case .timeoutExtended(let run, let by): "time-out of \(short(run)) extended by \(by.description)"
@@ -622,6 +633,7 @@ package struct World {
       "save \(ticket.number): step \(record.step.rawValue), \(record.strikes) strikes, run "
         + (record.openRun.map(short) ?? "none")
     case .record(let occurrence): "[\(occurrence.name)] \(occurrence.sentence)"
+    case .look(let run): "look at \(short(run))"
     case .watch(let path?): "watch \(path)"
     case .watch(nil): "watch no longer"
     case .forget: "forget"

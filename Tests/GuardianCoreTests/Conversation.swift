@@ -1,0 +1,217 @@
+import GuardianCore
+import GuardianModel
+
+/// One service, one fleet around it, and a world that answers at once unless told otherwise.
+struct Conversation {
+  var fleet: Fleet
+  let id: ServiceID
+  private(set) var now = Now(monotonic: .zero, boot: .zero, wall: WallTime(nanoseconds: 1_790_000_000_000_000_000))
+  let spec: ServiceSpec
+  /// Saves are answered in the turn in which they are asked for.
+  var savesAnswered = true
+  /// A look at the process finds it alive.
+  var looksAnswered = true
+
+  private(set) var actions: [Action] = []
+  private(set) var occurrences: [Occurrence.Kind] = []
+  private(set) var answers: [UInt64: Fleet.Answer] = [:]
+  private(set) var spawns: [(request: StartRequest, at: Duration)] = []
+  private(set) var hooks: [HookRequest] = []
+  private(set) var saves: [(record: ServiceRecord, ticket: Ticket)] = []
+  private(set) var signals: [(signal: Signal, toSet: Bool, at: Duration)] = []
+  private(set) var allStopped = false
+  private(set) var forgotten = false
+  private var requests: UInt64 = 0
+  private var born = 0
+
+  init(_ spec: ServiceSpec, record: ServiceRecord? = nil, begin: Bool = true, savesAnswered: Bool = true) {
+    self.spec = spec
+    self.savesAnswered = savesAnswered
+    fleet = Fleet(seed: (1, 2, 3, 4))
+    id = fleet.add(spec, record: record, now: now)
+    if begin { tell(.begin) }
+  }
+
+  var time: Duration { .nanoseconds(now.monotonic.nanoseconds) }
+  var status: ServiceStatus { fleet.status(of: id, now: now) }
+  var phase: PhaseName { status.phase }
+  var step: Step { status.step }
+  /// The run last asked for.
+  var run: RunID { spawns.last?.request.run ?? RunID(high: 0, low: 0) }
+  var mode: String? { spawns.last?.request.mode }
+  /// As saved last.
+  var record: ServiceRecord { saves.last?.record ?? ServiceRecord() }
+  /// What happened since, by name.
+  func names(since count: Int = 0) -> [String] {
+    occurrences.dropFirst(count).map { Occurrence(service: spec.name, at: now.wall, kind: $0).name }
+  }
+  func count(_ name: String) -> Int { names().count { $0 == name } }
+
+  // MARK: Telling
+
+  mutating func tell(_ event: ServiceEvent) {
+    fleet.handle(event, for: id, now: now)
+    fleet.passTime(now: now)
+    listen()
+  }
+
+  private mutating func listen() {
+    while true {
+      let output = fleet.takeOutput()
+      if output.isEmpty { return }
+      for item in output {
+        switch item {
+        case .act(_, let action):
+          actions.append(action)
+          perform(action)
+        case .answer(let request, let answer): answers[request.number] = answer
+        case .allStopped: allStopped = true
+        }
+      }
+    }
+  }
+
+  private mutating func perform(_ action: Action) {
+    switch action {
+    case .spawn(let request): spawns.append((request, time))
+    case .signal(_, let signal): signals.append((signal, false, time))
+    case .signalSet(_, let signal): signals.append((signal, true, time))
+    case .runHook(let hook): hooks.append(hook)
+    case .look(let run): if looksAnswered { fleet.handle(.looked(run, .alive), for: id, now: now) }
+    case .save(let record, let ticket):
+      saves.append((record, ticket))
+      if savesAnswered { fleet.handle(.saved(ticket), for: id, now: now) }
+    case .record(let occurrence): occurrences.append(occurrence.kind)
+    case .forget: forgotten = true
+    case .signalHook, .notify, .watch: break
+    }
+  }
+
+  /// Lets time pass, deadline by deadline.
+  mutating func pass(_ time: Duration) {
+    let end = now.advanced(by: time)
+    for _ in 0..<100_000 {
+      let due = fleet.nextDeadline
+      var next = end
+      if let monotonic = due.monotonic, monotonic < next.monotonic {
+        next = now.advanced(by: max(.zero, monotonic - now.monotonic))
+      }
+      if let boot = due.boot, boot < next.boot { next = now.advanced(by: max(.zero, boot - now.boot)) }
+      now = next
+      fleet.passTime(now: now)
+      listen()
+      if next.monotonic >= end.monotonic { return }
+    }
+  }
+  /// Lets the boot clock go on alone, as in a suspend.
+  mutating func sleep(_ time: Duration) {
+    now.boot = now.boot + time
+    now.wall = now.wall + time
+    fleet.passTime(now: now)
+    listen()
+  }
+  mutating func setWallClock(by time: Duration) { now.wall = now.wall + time }
+
+  /// The run last asked for comes to its exec, if it has not yet.
+  mutating func exec(executable: FileIdentity? = nil) {
+    guard born < spawns.count else { return }
+    born = spawns.count
+    tell(.spawned(run, pid: Int32(100 + born), executable: executable))
+  }
+  mutating func failToSpawn(_ failure: SpawnFailure) {
+    born = spawns.count
+    tell(.spawnFailed(run, failure))
+  }
+  mutating func ready() {
+    exec()
+    tell(.ready(run))
+  }
+  /// Exec, ready, and the startup window over.
+  mutating func settle() {
+    exec()
+    if fleet.spec(of: id)?.ready != ServiceSpec(name: spec.name, process: spec.process).ready { tell(.ready(run)) }
+    pass(fleet.spec(of: id)?.startupWindow ?? .zero)
+  }
+  /// The run ends like this, some time after its exec, and nothing is left.
+  mutating func end(_ status: ExitStatus = .code(1), after: Duration = .zero, leftovers: Int = 0) {
+    end(Death(status, leftovers: leftovers), after: after)
+    if leftovers == 0 { tell(.emptied(run)) }
+  }
+  mutating func end(_ death: Death, after: Duration = .zero) {
+    exec()
+    pass(after)
+    tell(.ended(run, death))
+  }
+  /// Dies at once, then waits for the next start; returns how long that took, nil if none came within an hour.
+  @discardableResult mutating func crash(_ status: ExitStatus = .code(1)) -> Duration? {
+    let before = spawns.count
+    let since = time
+    end(status)
+    return nextSpawn(after: before, since: since)
+  }
+  mutating func nextSpawn(after count: Int, since: Duration, within: Duration = .seconds(60)) -> Duration? {
+    var left = within
+    while spawns.count == count, left > .zero, phase != .quarantined, phase != .finished, phase != .repairing {
+      pass(.milliseconds(10))
+      left -= .milliseconds(10)
+    }
+    guard spawns.count > count, let at = spawns.last?.at else { return nil }
+    return at - since
+  }
+  /// Crashes until it is quarantined, repairs failing; returns the number of deaths.
+  mutating func dieOut(_ status: ExitStatus = .code(1)) -> Int {
+    for death in 1...100 {
+      end(status)
+      pass(.seconds(120))
+      repairAll()
+      if phase == .quarantined { return death }
+    }
+    return -1
+  }
+  /// Every hook asked for ends with this result, one after another.
+  mutating func repairAll(_ result: HookResult = .failed(.code(1))) {
+    while phase == .repairing, let hook = hooks.last { tell(.hookEnded(hook.id, result)) }
+  }
+
+  // MARK: Ordering
+
+  /// Returns the request's number.
+  @discardableResult mutating func order(_ verb: Command.Verb, wait: Bool = true) -> UInt64 {
+    requests += 1
+    fleet.order(Command(verb, by: "root"), for: id, request: RequestID(requests), wait: wait, now: now)
+    fleet.passTime(now: now)
+    listen()
+    return requests
+  }
+  mutating func shutDown() {
+    fleet.shutDown(now: now)
+    listen()
+  }
+}
+
+/// A definition with short names and no jitter.
+func service(_ change: (inout ServiceSpec) -> Void = { _ in }) -> ServiceSpec {
+  guard let name = ServiceName("web") else { preconditionFailure("a name that is none") }
+  var spec = ServiceSpec(name: name, process: ProcessSpec(command: ["/bin/web"]))
+  spec.backoff.jitter = 0
+  change(&spec)
+  return spec
+}
+
+/// With one repair and one plugin.
+func fullService(_ change: (inout ServiceSpec) -> Void = { _ in }) -> ServiceSpec {
+  service { spec in
+    spec.repairs = [RepairSpec(name: "fix", kind: .run(["/bin/fix"]))]
+    var plugin = PluginSpec(name: "social")
+    plugin.environment = [EnvironmentVariable("SOCIAL", "off")]
+    spec.process.plugins = [plugin]
+    change(&spec)
+  }
+}
+
+let eagain = SpawnFailure(stage: .clone, errno: 11, target: "", sentence: "EAGAIN (pids.max)", ownTrouble: true)
+let enoent = SpawnFailure(
+  stage: .exec, errno: 2, target: "/bin/web", sentence: "cannot run /bin/web: no such file", missing: true)
+
+func isDone(_ answer: Fleet.Answer?) -> Bool { if case .done = answer { true } else { false } }
+func isFailed(_ answer: Fleet.Answer?) -> Bool { if case .failed = answer { true } else { false } }
