@@ -166,6 +166,10 @@ extension ServiceMachine {
     }
     if end.crashClass == .clean { return endedClean(end, run, &turn) }
     if spec.restart == .never, run.kind != .trial { return finish(crashed: true, end, &turn) }
+    if end.cause == .unknown, spec.kind == .task, run.kind == .ordinary {
+      reason = "its end was not seen, so it runs again"
+      return pause(spec.backoff.first, then: .start, &turn)
+    }
     if end.cause == .killed || (run.settled && run.kind == .ordinary) { return lateDeath(end, run, &turn) }
     died(early: end, run, &turn)
   }

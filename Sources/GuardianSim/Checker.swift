@@ -264,7 +264,7 @@ struct Checker {
           return .nothing
         }
         if clean, spec.restart == .onCrash {
-          models[index].mayBeFresh = models[index].kind != .ordinary
+          if models[index].kind != .ordinary { models[index].mayBeFresh = true }
           return .nothing
         }
         if death.status == .unseen, spec.kind == .task { return .nothing }
@@ -322,6 +322,7 @@ struct Checker {
 
   private mutating func judgeSpawnFailure(_ failure: SpawnFailure, of index: Int) {
     let spec = models[index].spec
+    if models[index].step == .quarantine { models[index].badSince = nil }
     if failure.missing { models[index].mayQuarantine = true }
     if failure.ownTrouble || models[index].stopIntended || models[index].kind != .ordinary {
       models[index].verdict = failure.ownTrouble ? .nothing : .anything
@@ -436,6 +437,15 @@ struct Checker {
     try check(request.run != models[index].run, index, now, "a run id used twice")
     try checkDelay(index, now: now)
 
+    if request.kind == .ordinary {
+      try check(!models[index].quarantinedSeen, index, now, "started in quarantine as soon as it was given up")
+      try check(
+        models[index].step != .quarantine || models[index].mayBeFresh, index, now, "started in quarantine, not as a trial")
+    } else if request.kind == .trial {
+      if let notBefore = models[index].trialNotBefore, !models[index].permit {
+        try check(boot >= notBefore, index, now, "a trial \(notBefore - boot) ns too early")
+      }
+    }
     var atOnce = false
     if case .late = models[index].verdict { atOnce = true }
     if models[index].verdict == .either || models[index].verdict == .anything { atOnce = true }
@@ -447,14 +457,6 @@ struct Checker {
         $0.run == request.run && $0.saved || !$0.saved && now - $0.at >= 2 * second
       }
       try check(durable, index, now, "spawned before its start ticket was saved")
-    }
-    if request.kind == .ordinary {
-      try check(
-        models[index].step != .quarantine || models[index].mayBeFresh, index, now, "started in quarantine, not as a trial")
-    } else if request.kind == .trial {
-      if let notBefore = models[index].trialNotBefore, !models[index].permit {
-        try check(boot >= notBefore, index, now, "a trial \(notBefore - boot) ns too early")
-      }
     }
     if models[index].spec.mode == .enforce, models[index].spec.escalation.enabled, !models[index].mayBeFresh,
       let record = models[index].lastRecord

@@ -110,6 +110,11 @@ struct Conversation {
     fleet.passTime(now: now)
     listen()
   }
+  /// Guardian did not run for so long; that news comes before any deadline is looked at.
+  mutating func stall(_ time: Duration) {
+    now = now.advanced(by: time)
+    tell(.resumed(slept: time))
+  }
   mutating func setWallClock(by time: Duration) { now.wall = now.wall + time }
 
   /// The run last asked for comes to its exec, if it has not yet.
@@ -183,6 +188,11 @@ struct Conversation {
     listen()
     return requests
   }
+  /// The answer that an order gets at once.
+  mutating func ask(_ verb: Command.Verb) -> Fleet.Answer? {
+    let request = order(verb)
+    return answers[request]
+  }
   mutating func shutDown() {
     fleet.shutDown(now: now)
     listen()
@@ -215,3 +225,6 @@ let enoent = SpawnFailure(
 
 func isDone(_ answer: Fleet.Answer?) -> Bool { if case .done = answer { true } else { false } }
 func isFailed(_ answer: Fleet.Answer?) -> Bool { if case .failed = answer { true } else { false } }
+
+/// Testing has an ExitStatus too.
+typealias Ending = ExitStatus

@@ -1,0 +1,74 @@
+import GuardianModel
+import GuardianSim
+import Testing
+
+@Suite struct `a world` {
+  @Test(arguments: UInt64(1)...8)
+  func `breaks no rule under faults, settles when they end, and stops when told to`(seed: UInt64) throws {
+    var world = World(seed: seed, services: 60)
+    try world.run(for: .seconds(7200))
+    world.stopFaults()
+    try world.run(for: world.settlingBound)
+    #expect(world.unsettled.isEmpty, "replay: guardian-sim --seed \(seed) --services 60")
+    try world.checkStatus()
+    try world.shutDown()
+  }
+
+  @Test func `goes through everything there is: starts, repairs, quarantines`() throws {
+    var world = World(seed: 1, services: 200)
+    try world.run(for: .seconds(3600))
+    #expect(world.spawns > 500)
+    #expect(world.hooks > 20)
+    #expect(world.quarantines > 20)
+  }
+
+  @Test func `is the same every time, and another one for another seed`() throws {
+    func story(_ seed: UInt64) throws -> [String] {
+      var world = World(seed: seed, services: 20, tracing: 3)
+      try world.run(for: .seconds(3600))
+      return world.trace + ["\(world.events) \(world.spawns)"]
+    }
+    let seven = try story(7)
+    #expect(try story(7) == seven)
+    #expect(try story(8) != seven)
+  }
+}
+
+@Suite struct `the simulator` {
+  /// What must be said of each bug, so that it is caught for the right reason.
+  struct Case: CustomTestStringConvertible {
+    var bug: PlantedBug, says: [String]
+    var testDescription: String { bug.rawValue }
+  }
+  @Test(arguments: [
+    Case(bug: .unsavedStart, says: ["before its start ticket was saved"]),
+    Case(bug: .doubleSpawn, says: ["a second live run"]),
+    Case(bug: .lostDeath, says: ["but not alive", "neither settled nor given up", "unanswered", "no strike"]),
+    Case(bug: .restartInQuarantine, says: ["without a save", "started in quarantine"]),
+    Case(bug: .twoStepsAtOnce, says: ["by the definition to repair"]),
+    Case(bug: .forgottenStrikes, says: ["by the deaths"]),
+    Case(bug: .lostAnswer, says: ["unanswered"]),
+    Case(bug: .impatience, says: ["before its delay is over", "settled", "came down", "too early"]),
+    Case(bug: .emptiedTooSoon, says: ["processes of the run before are left", "is left"]),
+  ])
+  func `catches a bug planted on purpose within a few seeds`(_ c: Case) {
+    var caught: Violation?
+    for seed in UInt64(1)...4 where caught == nil {
+      var world = World(seed: seed, services: 50, bug: c.bug)
+      do {
+        try world.run(for: .seconds(7200))
+        world.stopFaults()
+        try world.run(for: world.settlingBound)
+        try world.checkSettled()
+      } catch { caught = error }
+    }
+    #expect(caught != nil)
+    let rule = caught?.rule ?? ""
+    #expect(c.says.contains { rule.contains($0) }, "caught for another reason: \(rule)")
+  }
+
+  @Test func `knows every planted bug by a name for the command line`() {
+    for bug in PlantedBug.allCases { #expect(PlantedBug(rawValue: bug.rawValue) == bug) }
+    #expect(PlantedBug.allCases.count == 9)
+  }
+}
