@@ -333,7 +333,13 @@ final class Shell {
     return all
   }
 
-  func status(of name: ServiceName, now: Now) -> ServiceStatus? {
+  /// The fleet is looked at once for all of them: each look at it from here copies its parts' references.
+  func statuses(of names: some Sequence<ServiceName>, now: Now) -> [ServiceStatus] {
+    let fleet = fleet
+    return names.compactMap { status(of: $0, in: fleet, now: now) }
+  }
+
+  private func status(of name: ServiceName, in fleet: Fleet, now: Now) -> ServiceStatus? {
     guard let id = fleet.id(named: name) else {
       return definitions.broken[name].map { Definitions.status(ofBroken: name, $0) }
     }
