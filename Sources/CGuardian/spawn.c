@@ -148,12 +148,11 @@ GUARDIAN_RAW static bool has_groups(const struct guardian_spawn_request *request
 
 GUARDIAN_RAW static void take_identity(struct birth *birth) {
   const struct guardian_spawn_request *request = birth->request;
-  // An unprivileged guardian may not set groups, and need not where it has them already.
-  if (!has_groups(request)) {
-    long answer = raw2(SYS_setgroups, request->group_count, request->groups);
-    if (answer < 0) fail(birth, GUARDIAN_STAGE_IDENTITY, 0, answer);
-  }
-  long answer = raw3(SYS_setresgid, request->gid, request->gid, request->gid);
+  // An unprivileged guardian may not set groups, and need not where it has them already. Whoever may sets them all the
+  // same, so that the main group is listed among them, as systemd has it.
+  long answer = raw2(SYS_setgroups, request->group_count, request->groups);
+  if (answer < 0 && !has_groups(request)) fail(birth, GUARDIAN_STAGE_IDENTITY, 0, answer);
+  answer = raw3(SYS_setresgid, request->gid, request->gid, request->gid);
   if (answer < 0) fail(birth, GUARDIAN_STAGE_IDENTITY, 1, answer);
   answer = raw3(SYS_setresuid, request->uid, request->uid, request->uid);
   if (answer < 0) fail(birth, GUARDIAN_STAGE_IDENTITY, 2, answer);

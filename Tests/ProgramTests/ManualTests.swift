@@ -28,7 +28,7 @@ extension Programs {
         "--from-start",
       ])
       #expect(answer.code == 0, "\(answer)")
-      let entries = try JSON(answer.output)["entries"].array
+      let entries = try JSON(answer.output)["plans"].array.first?["entries"].array ?? []
       // Each death, and the step on which the next thing happens.
       var computed: [[String]] = []
       for (n, entry) in entries.enumerated() where entry["action"].string == "death" {

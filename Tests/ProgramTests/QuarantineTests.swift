@@ -26,7 +26,7 @@ extension Programs {
       let guardian = try await Guardian(scratch, services: ["doomed": yaml])
       let plan = try await guardian.control("--json", "plan", "doomed", "--from-start")
       #expect(plan.code == 0, "\(plan)")
-      let entries = try JSON(plan.output)["entries"].array
+      let entries = try JSON(plan.output)["plans"].array.first?["entries"].array ?? []
       let announced = entries.prefix { $0["action"].string != "quarantine" }.filter { $0["action"].string == "start" }
       #expect(announced.count == 7, "\(plan.output)")
 
