@@ -219,8 +219,10 @@ GUARDIAN_RAW static void child(void *context) {
     if (answer < 0) fail(birth, GUARDIAN_STAGE_LIMITS, (long)i, answer);
   }
 
-  if (request->set_identity) take_identity(birth);
   raw1(SYS_umask, request->umask);
+  // From here to the exec other processes of that user may signal the child, and SIGSTOP would hold up the caller too.
+  // It is a matter of a few calls; what need not come behind it stands above.
+  if (request->set_identity) take_identity(birth);
 
   answer = raw1(SYS_chdir, request->directory);
   if (answer < 0) fail(birth, GUARDIAN_STAGE_DIRECTORY, 0, answer);
