@@ -61,8 +61,10 @@ final class Shell {
   private static let sourcesPerTurn = 64
   /// How long actions may take before new evidence is heard.
   private static let actionsPerTurn = Duration.milliseconds(20)
-  /// A deadline missed by more than this was missed by guardian, or by a machine that slept.
-  private static let stall = Duration.seconds(5)
+  /// A deadline missed by more than this was missed by guardian itself: it was stopped, or starved.
+  private static let stall = Duration.milliseconds(500)
+  /// Streams beyond this are more than journald takes by default (its own limit is 4,096).
+  private static let manyStreams = 2000
 
   /// What came of reading the configuration again.
   struct Reloaded {
@@ -222,8 +224,9 @@ final class Shell {
     clockDistance = distance
     var slept = Duration.zero
     if let due = armed.monotonic, now.monotonic - due > Self.stall, now.monotonic - asleepSince > Self.stall {
-      // How long exactly is unknown, but not longer than since the loop was last seen at work.
-      slept = now.monotonic - asleepSince
+      // How long exactly is unknown: not longer than since the loop was last seen at work, and on average twice as long as
+      // it is late. The second on top lets the services show signs of life that they could not show either.
+      slept = min(now.monotonic - asleepSince, (now.monotonic - due) * 2 + .seconds(1))
     }
     let wasSuspended = suspended > .seconds(1)
     guard slept > .zero || wasSuspended else { return }
@@ -392,6 +395,9 @@ final class Shell {
     }
     if log.dropped > 0 { answer.warnings.append("\(log.dropped) log records were lost") }
     if hooks.droppedNotices > 0 { answer.warnings.append("\(hooks.droppedNotices) notices were dropped") }
+    if streams > Self.manyStreams {
+      answer.warnings.append("\(streams) services have a journal stream each; journald takes 4096 by default")
+    }
     if stopping { answer.warnings.append("guardian is stopping") }
     return answer
   }
@@ -400,6 +406,18 @@ final class Shell {
     var answer = DaemonVersion()
     answer.guarantees = surroundings.guarantees
     return answer
+  }
+
+  /// Services whose output goes to the journal.
+  private var streams: Int {
+    let automatic = Journal.exists
+    return fleet.ids.count { id in
+      switch fleet.spec(of: id)?.log {
+      case .journal: true
+      case .automatic: automatic
+      case .inherit, .some(.none), nil: false
+      }
+    }
   }
 
   private func tellStatus() { host?.status({ summary().line }, now: SystemClocks.monotonic()) }

@@ -202,6 +202,46 @@ extension Programs {
       #expect(processes { pid, session, _ in pids.contains(session) || pids.contains(pid) }.isEmpty)
     }
 
+    @Test(.enabled(if: Files.exists("/usr/bin/python3"), "not shown: the service that pings is in Python"))
+    func `a guardian that was stopped together with a service does not bite it for its silence`() async throws {
+      let scratch = try Scratch()
+      let program = scratch.path + "/pings"
+      try Files.write(
+        """
+        #!/usr/bin/python3
+        import os, socket, time
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        s.connect(os.environ["NOTIFY_SOCKET"])
+        s.send(b"READY=1")
+        while True:
+          s.send(b"WATCHDOG=1")
+          time.sleep(0.3)
+
+        """, to: program, mode: 0o755)
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "pings": "command: [\"\(program)\"]\nready: notify\nwatchdog: 1s\nstartup-window: 100ms\nlog: inherit\n"
+        ])
+      let before = try await guardian.wait(for: "pings", "settles") { $0["settled"].bool == true }
+      let pid = pid_t(try #require(before["pid"].int))
+      kill(pid, SIGSTOP)
+      kill(guardian.process.pid, SIGSTOP)
+      try await Task.sleep(for: .seconds(3))
+      kill(guardian.process.pid, SIGCONT)
+      try await Task.sleep(for: .milliseconds(200))
+      kill(pid, SIGCONT)
+      try await Task.sleep(for: .seconds(2))
+      let after = try await guardian.status("pings")
+      #expect(after["run"] == before["run"] && after["settled"].bool == true, "\(after) \(guardian.log)")
+      #expect(guardian.log.contains("nobody is blamed"), "\(guardian.log)")
+      // A service that alone falls silent is another matter.
+      kill(pid, SIGSTOP)
+      try await guardian.wait(for: "pings", "is replaced") { $0["run"] != before["run"] && $0["settled"].bool == true }
+      #expect(try await guardian.status("pings")["last_end"]["cause"].string == "watchdog")
+      try await guardian.stop()
+    }
+
     @Test func `an idle guardian does not wake`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(scratch, services: ["good": Self.sleeper])
