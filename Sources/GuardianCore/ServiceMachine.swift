@@ -239,7 +239,7 @@ extension ServiceMachine {
     case .executableSeen(let identity): executableSeen(identity, &turn)
     case .resumed(let slept): resumed(slept, &turn)
     case .begin:
-      if record.wanted == .up, case .stopped = phase, !held { start(.ordinary, &turn) }
+      if mayStart, case .stopped = phase { start(.ordinary, &turn) }
     case .shutdown:
       shuttingDown = true
       takeDown(&turn)

@@ -13,11 +13,15 @@ struct Options {
   var verbose = false
   var help = false
   var bug: PlantedBug?
+  /// Walk over this many states of one machine instead of running worlds.
+  var walk: Int?
 
   static let usage = """
     usage: guardian-sim [--seed N | --seeds A..B] [--services N] [--hours H] [--jobs N] [--bug NAME] [--verbose]
+           guardian-sim --walk N
     Runs fleets in virtual time, one for each seed: H hours under faults and orders, then quiet until all have settled,
     then a shutdown. Exit 0: no rule was broken; 1: one was, and its story is told; 64: usage.
+    --walk N looks at N states of one machine instead, breadth first, and at all that can happen in each.
     --bug plants one of: \(PlantedBug.allCases.map(\.rawValue).joined(separator: ", "))
     """
 
@@ -57,6 +61,7 @@ struct Options {
         let text = try value()
         guard let bug = PlantedBug(rawValue: text) else { throw UsageError(text: "no planted bug '\(text)'") }
         self.bug = bug
+      case "--walk": walk = Int(try number(try value(), option, 10_000_000))
       case "--verbose", "-v": verbose = true
       case "--help", "-h": help = true
       default: throw UsageError(text: "unknown option '\(option)'")

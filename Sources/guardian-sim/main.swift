@@ -14,8 +14,20 @@ if options.help {
   exit(0)
 }
 
-say(options.description)
 let begun = seconds()
+if let limit = options.walk, let spec = Walk.spec() {
+  do {
+    let walk = try Walk(spec, limit: limit)
+    say(
+      "\(walk.states) states\(walk.complete ? ", all there are" : ""), \(walk.transitions) transitions in "
+        + "\(Int(seconds() - begun)) s; no rule broken")
+    exit(0)
+  } catch {
+    say("\(error)")
+    exit(1)
+  }
+}
+say(options.description)
 var workers: [pid_t] = []
 var failed = false
 let jobs = min(options.jobs, options.seeds.count)

@@ -1,0 +1,28 @@
+import GuardianModel
+import GuardianSim
+import Testing
+
+@Suite struct `a walk over all that one machine can come to` {
+  @Test(arguments: ["everything", "no repairs, no plugins", "task", "on-crash", "observe", "ready: none"])
+  func `meets no broken rule, and good fortune leads from everywhere to a settled service`(_ variant: String) throws {
+    let spec = Walk.spec {
+      switch variant {
+      case "no repairs, no plugins":
+        $0.repairs = []
+        $0.process.plugins = []
+      case "task":
+        $0.kind = .task
+        $0.restart = .onCrash
+        $0.ready = .none
+      case "on-crash": $0.restart = .onCrash
+      case "observe": $0.mode = .observe
+      case "ready: none": $0.ready = .none
+      default: break
+      }
+    }
+    let walk = try Walk(#require(spec), limit: variant == "everything" ? 4000 : 1200)
+    #expect(walk.states >= 300)
+    #expect(walk.transitions > walk.states)
+    if variant == "everything" { #expect(walk.phases == Set(PhaseName.allCases)) }
+  }
+}
