@@ -221,7 +221,9 @@ extension ServiceMachine {
       phase = .stopping(run, stop)
     case .repairing(let repair): abortRepair(repair, &turn)
     case .backingOff, .waiting:
-      phase = .stopped
+      // A trial that waits for guardian's own trouble is in quarantine still.
+      phase = record.quarantine == nil ? .stopped : .quarantined
+      if let quarantine = record.quarantine { reason = quarantine.reason }
       save()
       if removed { return forget(&turn) }
       note(.stopped, &turn)

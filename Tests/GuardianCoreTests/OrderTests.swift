@@ -291,6 +291,18 @@ import Testing
     #expect(isFailed(talk.answers[start]))
   }
 
+  @Test func `stop of a trial that waits for resources leaves it in quarantine, and start makes a trial again`() {
+    // Found by the walk: the second start was an ordinary one, with plugins on, while the quarantine stood.
+    var talk = talk(in: .quarantined)
+    talk.order(.start)
+    talk.failToSpawn(eagain)
+    #expect(talk.phase == .waiting)
+    talk.order(.stop(untilBoot: false))
+    #expect(talk.phase == .quarantined)
+    talk.order(.start)
+    #expect(talk.spawns.last?.request.kind == .trial)
+  }
+
   @Test func `of thirty restarts counts nothing and delays nothing`() {
     // CASES 7: manual restarts ate the budget.
     var talk = Conversation(service())

@@ -428,6 +428,20 @@ import Testing
     #expect(talk.spawns.count == starts + 1)
   }
 
+  @Test func `is where a failed trial goes back to, whatever restart says`() {
+    var talk = Conversation(
+      fullService {
+        $0.restart = .never
+        $0.fatalExit = [99]
+      })
+    talk.end(.code(99))
+    talk.pass(.seconds(900))
+    talk.end(.code(1))
+    #expect(talk.phase == .quarantined)
+    talk.order(.start)
+    #expect(talk.spawns.last?.request.kind == .trial)
+  }
+
   @Test func `survives in the record`() {
     let before = given()
     var talk = Conversation(before.spec, record: before.record)

@@ -218,6 +218,13 @@ import Testing
     #expect(talk.spawns.count == 1)
   }
 
+  @Test func `is not undone by a service that begins late`() {
+    var talk = Conversation(service(), begin: false)
+    talk.shutDown()
+    talk.tell(.begin)
+    #expect(talk.saves.isEmpty && talk.spawns.isEmpty)
+  }
+
   @Test func `with nothing running is over at once`() {
     var talk = Conversation(service { $0.start = .manual })
     talk.shutDown()
