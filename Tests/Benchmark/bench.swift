@@ -209,6 +209,9 @@ struct Supervisor {
           """, to: "\(home)/config/services/s\(n).yaml")
       }
       runtime = home + "/run"
+      guard try Program(["\(place.programs)/guardian", "--check", "--config", home + "/config"]).wait() == 0 else {
+        throw Failure("guardian does not take the benchmark's configuration: \(home)/config")
+      }
       began = now()
       program = try Program([
         "\(place.programs)/guardian", "--config", home + "/config", "--state", home + "/state", "--runtime", runtime,
