@@ -13,8 +13,16 @@ struct Failure: Error, CustomStringConvertible {
 
 // MARK: - Processes
 
-struct Program {
+/// A process that this benchmark has started; told to end with the value, if it has not ended by then.
+final class Program {
   let pid: pid_t
+  private var ended = false
+
+  deinit {
+    guard !ended else { return }
+    kill(pid, SIGTERM)  // a supervisor ends its children
+    _ = wait()
+  }
 
   /// Starts `arguments` with standard output and error on /dev/null, or on ours.
   init(_ arguments: [String], quiet: Bool = true) throws {
@@ -38,6 +46,7 @@ struct Program {
   func wait() -> Int32 {
     var status: Int32 = 0
     while waitpid(pid, &status, 0) < 0 && errno == EINTR {}
+    ended = true
     return status & 0x7f == 0 ? status >> 8 & 0xff : 128 + (status & 0x7f)
   }
 
@@ -54,6 +63,7 @@ struct Program {
       }
       usleep(2_000)
     }
+    ended = true
   }
 
   /// Proportional share of memory in KiB, and the anonymous part of it.
