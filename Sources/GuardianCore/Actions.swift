@@ -34,12 +34,16 @@ package struct StartRequest: Hashable, Sendable {
   package var kind: RunKind
   /// Plugins that are off for this run; empty: all on.
   package var disabledPlugins: [PluginSpec]
-  package var spec: ServiceSpec
+  package var spec: ServiceSpec { _read { yield definition.value } }
+  private let definition: Shared<ServiceSpec>
   package init(run: RunID, kind: RunKind, disabledPlugins: [PluginSpec], spec: ServiceSpec) {
+    self.init(run: run, kind: kind, disabledPlugins: disabledPlugins, definition: Shared(spec))
+  }
+  init(run: RunID, kind: RunKind, disabledPlugins: [PluginSpec], definition: Shared<ServiceSpec>) {
     self.run = run
     self.kind = kind
     self.disabledPlugins = disabledPlugins
-    self.spec = spec
+    self.definition = definition
   }
   /// GUARDIAN_MODE: `normal`, `safe`, or `trial`.
   package var mode: String {

@@ -249,14 +249,14 @@ extension ServiceMachine {
       return
     }
     switch phase {
-    case .starting, .running, .stopping: nextProcess = new.process
+    case .starting, .running, .stopping: nextProcess = Shared(new.process)
     case .repairing(var repair):
-      nextProcess = new.process
+      nextProcess = Shared(new.process)
       if repair.outcome == .start { repair.outcome = .startFresh }
       phase = .repairing(repair)
-    case .stopped, .finished: nextProcess = new.process
+    case .stopped, .finished: nextProcess = Shared(new.process)
     case .backingOff, .waiting, .quarantined:
-      nextProcess = new.process
+      nextProcess = Shared(new.process)
       startFresh(&turn)
     }
   }

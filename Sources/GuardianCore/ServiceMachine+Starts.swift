@@ -75,13 +75,14 @@ extension ServiceMachine {
     turn.actions.append(
       .spawn(
         StartRequest(
-          run: run.id, kind: run.kind, disabledPlugins: run.pluginsOff ? spec.process.plugins : [], spec: spec)))
+          run: run.id, kind: run.kind, disabledPlugins: run.pluginsOff ? spec.process.plugins : [],
+          definition: definition)))
   }
 
   /// A changed definition takes effect, with a fresh ladder.
   private mutating func adoptProcess(_ turn: inout Turn) {
     guard let process = nextProcess else { return }
-    spec.process = process
+    spec.process = process.value
     nextProcess = nil
     executable = nil
     freshLadder()

@@ -33,9 +33,13 @@ package import GuardianModel
 /// The machine of one service: events in, actions out.
 package struct ServiceMachine: Hashable, Sendable {
   /// The definition in force: policy applies at once, process keys from the next start (`nextProcess`).
-  package internal(set) var spec: ServiceSpec
+  package internal(set) var spec: ServiceSpec {
+    _read { yield definition.value }
+    set { definition = Shared(newValue) }
+  }
+  var definition: Shared<ServiceSpec>
   /// Process keys that wait for the next start.
-  package internal(set) var nextProcess: ProcessSpec?
+  var nextProcess: Shared<ProcessSpec>?
   package internal(set) var record: ServiceRecord
   package internal(set) var phase = Phase.stopped
   package internal(set) var phaseSince: WallTime
@@ -63,7 +67,7 @@ package struct ServiceMachine: Hashable, Sendable {
   var watched: String?
 
   package init(_ spec: ServiceSpec, record: ServiceRecord?, now: Now) {
-    self.spec = spec
+    definition = Shared(spec)
     self.record = record ?? ServiceRecord()
     if record == nil { self.record.wanted = spec.start == .boot ? .up : .down }
     phaseSince = now.wall
@@ -82,9 +86,9 @@ package struct ServiceMachine: Hashable, Sendable {
     /// Ready.
     case running(Run)
     case backingOff(until: Instant, then: Next)
-    case repairing(Repair)
+    indirect case repairing(Repair)
     /// Until nothing of the run's set is left.
-    case stopping(Run, Stop)
+    indirect case stopping(Run, Stop)
     case quarantined
   }
 
