@@ -72,7 +72,7 @@ package struct Walk {
   private struct Key: Hashable {
     var phase: PhaseName
     var kind: RunKind?, stage: Int, runPluginsOff: Bool, settled: Bool, byOperator: Bool
-    var purpose: String, dead: Bool, owed: Bool, killed: Bool, thenStart: Bool
+    var purpose: String, death: Death?, owed: Bool, killed: Bool, thenStart: Bool
     var repairStage: Int, outcome: Int, queue: Int, next: Int
     var wanted: Wanted, step: Step, strikes: Int, tries: Int, rounds: Int, late: Int
     var pluginsOff: Bool, held: Bool, quarantined: Bool, doubled: Bool
@@ -90,7 +90,6 @@ package struct Walk {
     var place = 0
     while place < nodes.count, place < limit {
       let node = nodes[place]
-      phases.insert(node.machine.phase.name)
       for (name, move) in Self.moves(from: node, spec) {
         var next = node
         next.parent = place
@@ -99,7 +98,9 @@ package struct Walk {
           throw Broken(rule: error.rule, story: Self.story(nodes, place) + [name])
         }
         transitions += 1
-        if seen.insert(Self.key(next)).inserted { nodes.append(next) }
+        guard seen.insert(Self.key(next)).inserted else { continue }
+        nodes.append(next)
+        phases.insert(next.machine.phase.name)
       }
       place += 1
     }
@@ -337,7 +338,7 @@ package struct Walk {
     }
     var key = Key(
       phase: machine.phase.name, kind: nil, stage: 0, runPluginsOff: false, settled: false, byOperator: false,
-      purpose: "", dead: false, owed: false, killed: false, thenStart: false, repairStage: 0, outcome: 0, queue: 0,
+      purpose: "", death: nil, owed: false, killed: false, thenStart: false, repairStage: 0, outcome: 0, queue: 0,
       next: 0, wanted: record.wanted, step: record.step, strikes: record.strikes, tries: min(record.triesOnStep, 1),
       rounds: min(record.repairRounds, 2), late: record.lateDeaths.count, pluginsOff: record.plugins.off,
       held: record.hold != nil, quarantined: record.quarantine != nil, doubled: record.trialDelay != nil,
@@ -368,7 +369,7 @@ package struct Walk {
       case .death: key.purpose = "death"
       case .fault: key.purpose = "fault"
       }
-      key.dead = stop.death != nil
+      key.death = stop.death
       key.owed = stop.owed != nil
       key.killed = stop.killedAt != nil
       key.thenStart = stop.thenStart
