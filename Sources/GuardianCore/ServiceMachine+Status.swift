@@ -20,6 +20,9 @@ extension ServiceMachine {
     if case .finished = phase { record.lastEnd.map { $0.crashClass != .clean } ?? false } else { false }
   }
 
+  /// A changed definition waits for the next start.
+  package var hasPendingDefinition: Bool { nextProcess != nil }
+
   package func status(_ now: Now) -> ServiceStatus {
     var status = ServiceStatus(name: spec.name.text)
     status.description = spec.description

@@ -342,7 +342,7 @@ package struct Walk {
       next: 0, wanted: record.wanted, step: record.step, strikes: record.strikes, tries: min(record.triesOnStep, 1),
       rounds: min(record.repairRounds, 2), late: record.lateDeaths.count, pluginsOff: record.plugins.off,
       held: record.hold != nil, quarantined: record.quarantine != nil, doubled: record.trialDelay != nil,
-      changed: machine.nextProcess != nil, volatile: machine.volatile, goingDown: machine.shuttingDown,
+      changed: machine.hasPendingDefinition, volatile: machine.volatile, goingDown: machine.shuttingDown,
       removed: machine.removed, main: node.around.main, hook: node.around.hook != nil,
       saves: node.around.saves.count, look: node.around.look != nil, watched: node.around.watched,
       forgotten: node.around.forgotten, order: [])
