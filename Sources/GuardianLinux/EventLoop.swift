@@ -113,7 +113,10 @@ package struct IOEvents: OptionSet, Sendable {
   package static let hangUp = IOEvents(rawValue: 0x010)
 }
 
-/// One source; taken off the loop when its last reference goes, which its own handler may do.
+/// One source; taken off the loop when its last reference goes, or earlier by `cancel`.
+///
+/// A handler that closes its own descriptor cancels the source first: the source itself lives until the handler returns,
+/// and while somebody else has a copy of the descriptor the kernel goes on reporting it.
 package final class EventSource {
   fileprivate enum Handler {
     case io((IOEvents) -> Void)
@@ -124,7 +127,13 @@ package final class EventSource {
   private let handler: Handler
 
   fileprivate init(_ handler: Handler) { self.handler = handler }
-  deinit { if let raw { sd_event_source_disable_unref(raw) } }
+  deinit { cancel() }
+
+  /// Takes it off the loop now; the handler may do this to its own source.
+  package func cancel() {
+    if let raw { sd_event_source_disable_unref(raw) }
+    raw = nil
+  }
 
   /// The loop's view of this object; it never outlives it, since deinit takes the source off the loop first.
   fileprivate var userdata: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }

@@ -81,6 +81,12 @@ package final class JournalRecords {
 package enum StandardError {
   package static let isTerminal = isatty(2) == 1
 
+  /// Nobody is at the other end any more.
+  package static var isBroken: Bool {
+    var state = pollfd(fd: 2, events: 0, revents: 0)
+    return poll(&state, 1, 0) == 1 && state.revents & Int16(POLLERR | POLLHUP | POLLNVAL) != 0
+  }
+
   /// - Returns: False where it would have blocked or failed; nothing, or only a part, was written then.
   package static func write(_ text: String) -> Bool {
     var ready = pollfd(fd: 2, events: Int16(POLLOUT), revents: 0)

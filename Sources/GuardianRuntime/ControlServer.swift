@@ -27,6 +27,8 @@ final class ControlServer {
       lastSeen = now
     }
     var unsent: Int { output.count - sent }
+    // Before the socket is closed.
+    deinit { source?.cancel() }
   }
 
   private enum Answering {
@@ -76,6 +78,7 @@ final class ControlServer {
     do throws(SystemError) {
       let new = try ControlListener(path: path)
       let source = try new.onClient(shell.loop) { [unowned self] in accept() }
+      listenerSource?.cancel()
       listenerSource = source
       listener = new
       missing = false

@@ -160,7 +160,7 @@ final class HookTable {
     if let number = output.stream { environment["JOURNAL_STREAM"] = Journal.streamName(of: number) }
     spawn.output = output.target
     spawn.error = output.target
-    spawn.keepsSIGPIPEIgnored = output.stream != nil
+    spawn.keepsSIGPIPEIgnored = output.needsSIGPIPEIgnored
     spawn.environment = environment.strings
 
     do throws(SystemError) {

@@ -38,6 +38,27 @@ final class Run {
     self.service = service
     self.request = request
   }
+
+  // Always the source first, and then its descriptor.
+  func letGoOfPending() {
+    pendingSource?.cancel()
+    pendingSource = nil
+  }
+  func letGoOfReadiness() {
+    readySource?.cancel()
+    readySource = nil
+    readyPipe = nil
+  }
+  func letGoOfStream() {
+    streamSource?.cancel()
+    streamSource = nil
+    stream = nil
+  }
+  deinit {
+    pendingSource?.cancel()
+    readySource?.cancel()
+    streamSource?.cancel()
+  }
 }
 
 /// What the shell knows of a service beside the fleet: its sockets, its output, its own words.
@@ -51,6 +72,7 @@ final class ServiceFacts {
   var notes: [String] = []
   var droppedNotifications = 0
   var lastDropLine = Instant(nanoseconds: .min)
+  deinit { notifySource?.cancel() }
 }
 
 /// All runs: starts them, signals them, notices their readiness, words and ends.
@@ -157,7 +179,7 @@ final class RunTable {
       }
       spawn.output = output.target
       spawn.error = output.target == .inherit ? .inherit : output.target
-      spawn.keepsSIGPIPEIgnored = output.stream != nil
+      spawn.keepsSIGPIPEIgnored = output.needsSIGPIPEIgnored
       spawn.environment = environment.strings
       run.oomKills = oom.current(now: SystemClocks.monotonic())
       switch shell.spawner.spawn(spawn) {
@@ -182,7 +204,7 @@ final class RunTable {
 
   private func advance(_ run: Run) {
     guard case .pending(let pending) = run.stage, let outcome = pending.advance() else { return }
-    run.pendingSource = nil
+    run.letGoOfPending()
     byPid[pending.pid] = nil
     switch consume outcome {
     case .started(let child): started(run, child)
@@ -220,11 +242,9 @@ final class RunTable {
   }
 
   private func drop(_ run: Run) {
-    run.pendingSource = nil
-    run.readySource = nil
-    run.readyPipe = nil
-    run.streamSource = nil
-    run.stream = nil
+    run.letGoOfPending()
+    run.letGoOfReadiness()
+    run.letGoOfStream()
     runs[run.id] = nil
     if byPid[run.pid] == run.id { byPid[run.pid] = nil }
     let facts = facts(of: run.service)
@@ -288,10 +308,8 @@ final class RunTable {
     // Its last words were said before its end.
     if let facts = facts[run.service], facts.run == id { readNotifications(run.service, facts, atMost: 64) }
     readReadiness(run)
-    run.readySource = nil
-    run.readyPipe = nil
-    run.streamSource = nil
-    run.stream = nil
+    run.letGoOfReadiness()
+    run.letGoOfStream()
     run.stage = .draining
     run.child?.mainEnded()
     let leftovers = run.child?.remaining(orphans) ?? 0
@@ -344,16 +362,14 @@ final class RunTable {
       shell.post(run.service, .ready(run.id))
     }
     // Said, or closed without a word: either way there is nothing more to hear.
-    run.readySource = nil
-    run.readyPipe = nil
+    run.letGoOfReadiness()
   }
 
   private func watchStream(_ run: Run) {
     guard let descriptor = run.stream?.number else { return }
     run.streamSource = try? shell.loop.onIO(descriptor, [], priority: .outcomes) { [weak self, weak run] _ in
       guard let self, let run else { return }
-      run.streamSource = nil
-      run.stream = nil
+      run.letGoOfStream()
       facts(of: run.service).log = "degraded"
       shell.log.note(
         .warning, "the journal closed the stream of \(run.request.spec.name): its output is lost until it starts again")

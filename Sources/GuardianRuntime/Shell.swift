@@ -456,6 +456,8 @@ final class Shell {
     var stream: Int32?
     /// As `status` shows it.
     var shown: String
+    /// The journal may go away under a run, which must not die of that.
+    var needsSIGPIPEIgnored: Bool { shown == "journal" || shown == "degraded" }
   }
 
   func output(_ log: LogTarget, identifier: String) -> Output {
@@ -468,8 +470,8 @@ final class Shell {
         let stream = try Journal.openStream(identifier: identifier)
         return Output(target: .descriptor(stream), stream: stream, shown: "journal")
       } catch {
-        // Tried again at each start.
-        return Output(target: .inherit, stream: nil, shown: "degraded")
+        // Tried again at each start. Guardian's own output may be a stream that went the same way.
+        return Output(target: StandardError.isBroken ? .null : .inherit, stream: nil, shown: "degraded")
       }
     }
   }

@@ -69,6 +69,28 @@ private func turn(_ loop: EventLoop, until condition: () -> Bool) throws -> Bool
     #expect(try !loop.runOne(atMost: .zero))
   }
 
+  @Test func `forgets a descriptor that its handler closes, though somebody else has a copy of it`() throws {
+    let loop = try EventLoop()
+    var ends: [Int32] = [0, 0]
+    try #require(pipe(&ends) == 0)
+    // As a run has a copy of its output stream.
+    let copy = dup(ends[0])
+    defer { for descriptor in [copy, ends[1]] { close(descriptor) } }
+    var calls = 0
+    var source: EventSource?
+    source = try loop.onIO(ends[0], .read, priority: .outcomes) { _ in
+      calls += 1
+      source?.cancel()
+      source = nil
+      close(ends[0])
+    }
+    var byte: UInt8 = 1
+    write(ends[1], &byte, 1)
+    #expect(try turn(loop) { calls == 1 })
+    for _ in 0..<3 { #expect(try !loop.runOne(atMost: .milliseconds(5))) }
+    #expect(calls == 1)
+  }
+
   @Test func `tells of a file that appears in a watched directory`() throws {
     let scratch = try LoopScratch()
     let loop = try EventLoop()
