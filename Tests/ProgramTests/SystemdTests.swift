@@ -51,6 +51,15 @@ extension Programs {
       #expect(members.filter { $0.contains("sleep 1000000") }.count == 4, "\(members)")
     }
 
+    @Test func `a journal that goes away costs output and nothing else, says so, and is used again when it is back`()
+      throws
+    {
+      #expect(try facts["journal-gone"] == "degraded")
+      #expect(try facts["journal-gone-restarted"] == "degraded")
+      #expect(try facts["journal-back"] == "journal")
+      #expect(try facts["journal-same"] == "same")
+    }
+
     @Test func `SIGHUP leaves it active`() throws {
       try expect("sighup", "active")
     }
