@@ -6,6 +6,7 @@
 #include <linux/capability.h>
 #include <linux/openat2.h>
 #include <linux/stat.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -124,3 +125,7 @@ int guardian_peek_any(int of_this_thread, struct guardian_end *end) {
 int guardian_reap(pid_t pid, int wait, struct guardian_end *end) {
   return wait_for(P_PID, pid, wait ? 0 : WNOHANG, end);
 }
+
+void guardian_use_one_arena(void) { mallopt(M_ARENA_MAX, 1); }
+
+void guardian_trim_heap(void) { malloc_trim(0); }

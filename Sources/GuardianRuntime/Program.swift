@@ -74,6 +74,7 @@ private func plan(_ text: String, _ directories: Directories) -> Int32 {
 }
 
 private func run(_ directories: Directories) -> Int32 {
+  Heap.useOneArena()
   let log = OwnLog()
   var surroundings = Surroundings.look()
   var locks: [DirectoryLock] = []
@@ -103,10 +104,9 @@ private func run(_ directories: Directories) -> Int32 {
     }
     surroundings.takeOver()
     for warning in surroundings.warnings { log.note(.warning, warning) }
-    let loaded = surroundings.loader(directories.configuration).load()
     let shell = try Shell(surroundings, directories, log: log)
     defer { withExtendedLifetime(locks) {} }
-    return shell.run(loaded)
+    return shell.run()
   } catch {
     complain("\(error)")
     return 1

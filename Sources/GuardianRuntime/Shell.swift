@@ -51,12 +51,16 @@ final class Shell {
   private var clockDistance: Int64
   private var reloads: [(Reloaded) -> Void] = []
   private var reloading = false
+  /// Since the heap was last tidied.
+  private var configurationRead = false
   private var stopping = false
   private var allStopped = false
   private var endTimer: EventSource?
   private var stragglerRounds = 0
   private var exitStatus: Int32?
 
+  /// Room that a queue keeps between turns: a start of thousands is over when it is over.
+  private static let queueKept = 256
   /// Sources heard before a turn happens all the same, so that no flood of anything can hold up decisions.
   private static let sourcesPerTurn = 64
   /// How long actions may take before new evidence is heard.
@@ -109,12 +113,17 @@ final class Shell {
   /// Runs until everything has been stopped by order.
   ///
   /// - Returns: The exit status.
-  func run(_ first: LoadedConfiguration) -> Int32 {
-    take(first)
+  func run() -> Int32 {
+    // Nobody keeps what was read: the fleet has what it needs of it.
+    take(surroundings.loader(directories.configuration).load())
     turn()
     host?.ready(summary().line)
     while exitStatus == nil {
       let busy = fleetTold || !inbox.isEmpty || done < outputs.count || store.hasAnswers
+      if !busy, configurationRead {
+        configurationRead = false
+        Heap.giveBack()
+      }
       asleepSince = SystemClocks.monotonic()
       do throws(SystemError) {
         _ = try loop.runOne(atMost: busy ? .zero : nil)
@@ -134,7 +143,7 @@ final class Shell {
     let now = SystemClocks.now()
     noticeGaps(now)
     let events = inbox
-    inbox.removeAll(keepingCapacity: true)
+    inbox.removeAll(keepingCapacity: events.count <= Self.queueKept)
     for (id, event) in events { fleet.handle(event, for: id, now: now) }
     for (id, ticket) in store.takeAnswers() { fleet.handle(.saved(ticket), for: id, now: now) }
     fleet.passTime(now: now)
@@ -168,7 +177,7 @@ final class Shell {
       if done % 8 == 0, SystemClocks.monotonic() > start + Self.actionsPerTurn { break }
     }
     if done == outputs.count {
-      outputs.removeAll(keepingCapacity: true)
+      outputs.removeAll(keepingCapacity: done <= Self.queueKept)
       done = 0
     }
     if !saves.isEmpty { store.save(saves) }
@@ -199,7 +208,6 @@ final class Shell {
     case .forget:
       runs.forget(id)
       watches.set(id, path: nil)
-      store.forget(id)
       names[id] = nil
     case .save: break  // gathered by the caller
     }
@@ -300,6 +308,7 @@ final class Shell {
   }
 
   private func take(_ loaded: LoadedConfiguration) {
+    configurationRead = true
     let now = SystemClocks.now()
     fleetTold = true
     let inForce = fleet.ids.compactMap { names[$0] }

@@ -54,6 +54,10 @@ int guardian_may_mount(void);
 /// Whether `path` lies on a mount that executes nothing: 1, 0 or -errno. statvfs(3).
 int guardian_is_noexec(const char *_Nonnull path);
 
+/// mallopt(3) M_ARENA_MAX and malloc_trim(3), which the C library's module does not show.
+void guardian_use_one_arena(void);
+void guardian_trim_heap(void);
+
 /// The calling thread's number. gettid(2).
 pid_t guardian_thread_id(void);
 
