@@ -50,6 +50,8 @@ package struct ServiceMachine: Hashable, Sendable {
   package internal(set) var issued = Ticket.none, confirmed = Ticket.none
   /// When the oldest unanswered save was given out.
   var unansweredSince: Instant?
+  /// When the newest save was given out: from then on it may stay unanswered, however slow those before it were.
+  var issuedAt = Instant.zero
   /// A save was given up; until the store answers again.
   package internal(set) var volatile = false
   var recordChanged = false
@@ -257,7 +259,8 @@ extension ServiceMachine {
     if phase.name != phaseBefore { phaseSince = turn.now.wall }
     if recordChanged {
       recordChanged = false
-      if unansweredSince == nil { unansweredSince = turn.now.monotonic }
+      issuedAt = turn.now.monotonic
+      if unansweredSince == nil { unansweredSince = issuedAt }
       turn.actions.append(.save(record, issued))
     }
     let watch = pathToWatch
@@ -306,7 +309,7 @@ extension ServiceMachine {
 
   private mutating func saved(_ ticket: Ticket, _ turn: inout Turn) {
     guard ticket > confirmed || volatile, ticket <= issued else { return }
-    if unansweredSince != nil { unansweredSince = ticket >= issued ? nil : turn.now.monotonic }
+    if unansweredSince != nil { unansweredSince = ticket >= issued ? nil : issuedAt }
     volatile = false
     if ticket > confirmed {
       confirmed = ticket
@@ -379,7 +382,10 @@ extension ServiceMachine {
       }
     case .stopped, .finished, .waiting, .backingOff, .quarantined: break
     }
-    if unansweredSince != nil { unansweredSince = now }
+    if unansweredSince != nil {
+      unansweredSince = now
+      issuedAt = now
+    }
   }
 }
 

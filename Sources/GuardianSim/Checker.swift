@@ -420,6 +420,10 @@ struct Checker {
   private mutating func checkDelay(_ index: Int, now: Nanoseconds) throws(Violation) {
     if let notBefore = models[index].notBefore {
       try check(now >= notBefore, index, now, "acts \(notBefore - now) ns before its delay is over")
+      // What is recorded first may take the two seconds after which it counts as volatile; guardian itself may stall.
+      try check(
+        now - notBefore <= 2 * second + 100 * millisecond || lastStall.until + 3 * second >= notBefore, index, now,
+        "acts \(now - notBefore) ns after its delay was over")
       models[index].notBefore = nil
     }
   }

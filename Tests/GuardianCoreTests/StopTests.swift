@@ -164,6 +164,21 @@ import Testing
     #expect(talk.status.notes.contains { $0.contains("memory only") })
   }
 
+  @Test func `waits its own two seconds, not longer because one before it was answered late`() {
+    var talk = Conversation(service())
+    talk.exec()
+    talk.savesAnswered = false
+    talk.end()
+    let strike = talk.saves.count - 1
+    talk.pass(.milliseconds(1900))
+    #expect(talk.saves.count == strike + 2, "the start was asked to be saved after 500 ms")
+    talk.tell(.saved(talk.saves[strike].ticket))
+    talk.pass(.milliseconds(599))
+    #expect(talk.spawns.count == 1)
+    talk.pass(.milliseconds(1))
+    #expect(talk.spawns.count == 2)
+  }
+
   @Test func `that is answered late ends the doubt`() {
     var talk = Conversation(service(), savesAnswered: false)
     talk.pass(.seconds(3))
