@@ -117,6 +117,7 @@ extension ServiceMachine {
     if record.quarantine != nil { return release(why: "by \(by)", &turn) }
     let reasonBefore = reason
     freshLadder()
+    trialBecomesOrdinary()
     if case .running(var run) = phase {
       run.clearsAt = nil
       run.deescalatesAt = nil
@@ -126,19 +127,31 @@ extension ServiceMachine {
     return .accepted(note: "")
   }
 
+  /// A run that was made as a trial goes on as an ordinary one: with a fresh ladder there is nothing to try.
+  private mutating func trialBecomesOrdinary() {
+    switch phase {
+    case .starting(var run):
+      run.kind = .ordinary
+      phase = .starting(run)
+    case .running(var run):
+      run.kind = .ordinary
+      phase = .running(run)
+    case .stopping(var run, let stop):
+      run.kind = .ordinary
+      phase = .stopping(run, stop)
+    case .waiting(let retryAt, let delay, _): phase = .waiting(retryAt: retryAt, delay: delay, kind: .ordinary)
+    case .stopped, .finished, .backingOff, .repairing, .quarantined: break
+    }
+  }
+
   /// Out of quarantine with a fresh ladder, and started where it is wanted.
   private mutating func release(why: String, _ turn: inout Turn) -> Expectation {
     freshLadder()
     note(.released(why: why), &turn)
+    trialBecomesOrdinary()
     switch phase {
-    case .starting(var run):  // the trial goes on, as an ordinary start
-      run.kind = .ordinary
-      phase = .starting(run)
-      return .ready(note: "")
-    case .running(var run):
-      run.kind = .ordinary
-      phase = .running(run)
-      return .accepted(note: "")
+    case .starting: return .ready(note: "")
+    case .running: return .accepted(note: "")
     case .stopping, .repairing, .waiting, .backingOff: return .accepted(note: "")
     case .stopped, .finished, .quarantined:
       phase = .stopped

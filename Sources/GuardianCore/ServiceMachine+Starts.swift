@@ -48,10 +48,16 @@ extension ServiceMachine {
     if case .starting = phase { return invariantBroken("a start while starting", &turn) }
     if phase.run != nil { return invariantBroken("a start while a run lives", &turn) }
     adoptProcess(&turn)
-    var kind = wish
+    // A definition that has just been adopted ends the quarantine, and with it the trial.
+    var kind = wish == .trial && record.quarantine == nil ? .ordinary : wish
     var off = record.plugins.off
     switch kind {
     case .ordinary:
+      // However the start came about: on this step it is one without plugins.
+      if record.step == .safeMode, !off, !observing, spec.hasSomethingToDo(on: .safeMode) {
+        switchPluginsOff(&turn)
+        off = true
+      }
       if let due = record.plugins.offUntil, turn.now.boot >= due {
         kind = .pluginRetry
         off = false

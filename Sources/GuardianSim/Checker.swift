@@ -224,6 +224,7 @@ struct Checker {
       models[index].badSince = models[index].badSince ?? now
       if models[index].wanted == .down { models[index].wanted = .perhaps }
     }
+    models[index].kind = .ordinary  // what runs as a trial goes on as an ordinary run
     models[index].step = .restart
     models[index].strikes = 0
     models[index].tries = 0
@@ -293,7 +294,9 @@ struct Checker {
     }
     // Settled runs have been forgiven as soon as their late deaths lay within the budget.
     // Once it is being stopped it is no longer settled; either reading is accepted for the time that this takes.
-    forget(index, now: models[index].signalledAt ?? models[index].deathAt ?? now)
+    var at = models[index].signalledAt ?? models[index].deathAt ?? now
+    if lastStall.until == now { at -= lastStall.length }  // evidence is told before deadlines that the stall has hidden
+    forget(index, now: at)
     if settled, models[index].possiblyLate.count <= spec.late.budget {
       models[index].strikes = 0
       models[index].tries = 0
@@ -444,7 +447,8 @@ struct Checker {
     if request.kind == .ordinary {
       try check(!models[index].quarantinedSeen, index, now, "started in quarantine as soon as it was given up")
       try check(
-        models[index].step != .quarantine || models[index].mayBeFresh, index, now, "started in quarantine, not as a trial")
+        models[index].step != .quarantine || models[index].mayBeFresh, index, now,
+        "started in quarantine, not as a trial")
     } else if request.kind == .trial {
       if let notBefore = models[index].trialNotBefore, !models[index].permit {
         try check(boot >= notBefore, index, now, "a trial \(notBefore - boot) ns too early")
@@ -480,7 +484,9 @@ struct Checker {
     if models[index].spec.mode == .observe {
       try check(request.disabledPlugins.isEmpty, index, now, "plugins off in observe mode")
     }
-    if request.kind == .pluginRetry { try check(request.disabledPlugins.isEmpty, index, now, "a retry without plugins") }
+    if request.kind == .pluginRetry {
+      try check(request.disabledPlugins.isEmpty, index, now, "a retry without plugins")
+    }
 
     models[index].run = request.run
     models[index].kind = request.kind
@@ -663,7 +669,8 @@ struct Checker {
   func checkRequest(_ request: UInt64, now: Nanoseconds) throws(Violation) {
     guard let pending = requests[request], !pending.abandoned else { return }
     throw violation(
-      pending.service, now, "request \(request) unanswered for \(Duration.nanoseconds(now - pending.since).description)")
+      pending.service, now, "request \(request) unanswered for \(Duration.nanoseconds(now - pending.since).description)"
+    )
   }
 
   func checkHook(_ hook: RunID, of index: Int, now: Nanoseconds) throws(Violation) {
@@ -768,7 +775,8 @@ struct Checker {
           "quarantined after \(strike.count) of \(expected) strikes on \(strike.step)")
       }
     } else if let move {
-      try check(models[index].mayQuarantine || move.from == .quarantine || verdict == .anything, index, now,
+      try check(
+        models[index].mayQuarantine || move.from == .quarantine || verdict == .anything, index, now,
         "left \(move.from) without a strike")
     } else if quarantined {
       try check(

@@ -23,7 +23,9 @@ package struct Dice: Hashable, Sendable {
   mutating func chance(_ share: Int) -> Bool { below(1000) < share }
   mutating func pick<T>(_ choices: [T]) -> T { choices[below(choices.count)] }
   /// Uniform between two times.
-  mutating func time(_ low: Nanoseconds, _ high: Nanoseconds) -> Nanoseconds { low + Nanoseconds(below(Int(high - low))) }
+  mutating func time(_ low: Nanoseconds, _ high: Nanoseconds) -> Nanoseconds {
+    low + Nanoseconds(below(Int(high - low)))
+  }
   /// About exponential around `mean`, never more than eight times as much: the gap to the next rare thing.
   mutating func gap(mean: Nanoseconds) -> Nanoseconds {
     // The sum of a few geometric halvings; logarithms need a C library, and the exact shape does not matter.

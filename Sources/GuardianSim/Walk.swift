@@ -141,7 +141,9 @@ package struct Walk {
     let due = node.machine.nextDeadline
     if due.monotonic != nil || due.boot != nil { moves.append(("time", .time)) }
     if let ticket = around.saves.last { moves.append(("saved", .event(.saved(ticket)))) }
-    if around.saves.count > 1, let ticket = around.saves.first { moves.append(("saved, the older", .event(.saved(ticket)))) }
+    if around.saves.count > 1, let ticket = around.saves.first {
+      moves.append(("saved, the older", .event(.saved(ticket))))
+    }
     if let run = around.run {
       switch around.main {
       case .none: break
@@ -236,6 +238,9 @@ package struct Walk {
     body(&node.machine, &turn)
     node.random = turn.random
     for action in turn.actions { try perform(action, &node) }
+    if case .quarantined = node.machine.phase, node.machine.record.quarantine == nil {
+      throw Fault(rule: "quarantined, and the record knows of none")
+    }
   }
 
   private static func perform(_ action: Action, _ node: inout Node) throws(Fault) {
@@ -250,6 +255,9 @@ package struct Walk {
       try check(request.run != node.around.run, "a run id used twice")
       try check(
         machine.record.step != .quarantine || request.kind == .trial, "an ordinary start in quarantine")
+      try check(
+        machine.record.step != .safeMode || request.kind == .pluginRetry || machine.spec.mode == .observe
+          || !request.disabledPlugins.isEmpty || machine.spec.process.plugins.isEmpty, "plugins on in safe mode")
       node.around.older = node.around.run
       node.around.run = request.run
       node.around.main = .asked
@@ -332,7 +340,9 @@ package struct Walk {
   private static func key(_ node: Node) -> Key {
     let machine = node.machine, record = machine.record
     var due: [Int64] = []
-    func add(_ instant: Instant?) { due.append(instant.map { $0.nanoseconds - node.now.monotonic.nanoseconds } ?? .max) }
+    func add(_ instant: Instant?) {
+      due.append(instant.map { $0.nanoseconds - node.now.monotonic.nanoseconds } ?? .max)
+    }
     func add(boot instant: BootInstant?) {
       due.append(instant.map { $0.nanoseconds - node.now.boot.nanoseconds } ?? .max)
     }

@@ -123,7 +123,8 @@ package struct World {
     case 0 where spec.mode == .enforce:
       record.step = .quarantine
       record.quarantine = Quarantine(
-        since: WallTime(nanoseconds: 0), reason: "from before", nextTrial: BootInstant(nanoseconds: dice.time(second, 10 * minute)))
+        since: WallTime(nanoseconds: 0), reason: "from before",
+        nextTrial: BootInstant(nanoseconds: dice.time(second, 10 * minute)))
       record.trialDelay = spec.quarantine.retryAfter
     case 1: record.hold = Hold(until: BootInstant(nanoseconds: dice.time(second, 5 * minute)), by: "somebody")
     case 2 where Checker.allowed(spec, on: .restart) > 1:
@@ -240,7 +241,11 @@ package struct World {
     // A world that stands still is a busy loop in the daemon.
     turnsWithoutProgress = progressed ? 0 : turnsWithoutProgress + 1
     if turnsWithoutProgress > 1000 { throw checker.violation(-1, monotonic, "a thousand turns in one instant") }
-    while let coming = queue.removeFirst(dueAt: time) { try happen(coming) }
+    while let coming = queue.removeFirst(dueAt: time) {
+      try happen(coming)
+      // What follows from one thing is looked at before the next happens, so that the checker sees causes in order.
+      try perform()
+    }
     subject.passTime(now: clock)
     try perform()
     let deadline = subject.fleet.nextDeadline
@@ -327,7 +332,10 @@ package struct World {
         deliver(.resumed(slept: .nanoseconds(length)), to: place)
       }
       // What happened meanwhile is found in the same turn, as the shell finds it: evidence first, deadlines last.
-      while let missed = queue.removeFirst(dueAt: monotonic) { try happen(missed) }
+      while let missed = queue.removeFirst(dueAt: monotonic) {
+        try perform()
+        try happen(missed)
+      }
     case .suspends:
       guard faults else { return }
       queue.add(.suspends, at: monotonic + dice.gap(mean: 40 * minute))
@@ -354,13 +362,15 @@ package struct World {
       let trouble = dice.pick([11, 24, 12, 26] as [Int32])
       return fail(
         SpawnFailure(
-          stage: trouble == 26 ? .exec : .clone, errno: trouble, target: "", sentence: "cannot start it now: errno \(trouble)",
+          stage: trouble == 26 ? .exec : .clone, errno: trouble, target: "",
+          sentence: "cannot start it now: errno \(trouble)",
           ownTrouble: true))
     }
     guard let executable = places[place].program.executable else {
       return fail(
         SpawnFailure(
-          stage: .exec, errno: 2, target: "/bin/program\(place)", sentence: "cannot run it: no such file", missing: true))
+          stage: .exec, errno: 2, target: "/bin/program\(place)", sentence: "cannot run it: no such file", missing: true
+        ))
     }
     if faults, dice.chance(2) {
       return fail(SpawnFailure(stage: .limits, errno: 1, target: "nofile", sentence: "cannot set the limit"))
@@ -462,7 +472,8 @@ package struct World {
     say(place) { "  ! \(verb)\(wait ? ", waiting" : "") (request \(request ?? 0))" }
     checker.ordered(verb, on: place, request: request, now: monotonic, boot: monotonic + slept)
     subject.fleet.order(
-      Command(verb, by: "operator"), for: places[place].id, request: request.map(RequestID.init), wait: wait, now: clock)
+      Command(verb, by: "operator"), for: places[place].id, request: request.map(RequestID.init), wait: wait, now: clock
+    )
     if let request {
       queue.add(.requestIsOverdue(request), at: monotonic + 20 * minute)
       if dice.chance(50) {
@@ -566,7 +577,8 @@ package struct World {
       guard let at = places[place].hooks.firstIndex(where: { $0.request == id }) else { return }
       if places[place].hooks[at].ignoresTerm, signal != .kill { return }
       places[place].hooks[at].killedBy = signal
-      queue.add(.hookEnds(place: place, places[place].hooks[at].serial), at: monotonic + dice.time(millisecond, second / 5))
+      queue.add(
+        .hookEnds(place: place, places[place].hooks[at].serial), at: monotonic + dice.time(millisecond, second / 5))
     case .notify: break
     case .look(let run):
       guard let process = places[place].processes.first(where: { $0.run == run }) else { return }

@@ -3,7 +3,10 @@ import GuardianModel
 import Testing
 
 @Suite struct `the ladder` {
-  @Test func `with everything configured it restarts, repairs twice, enters safe mode, and quarantines at the seventh strike`() {
+  @Test
+  func
+    `with everything configured it restarts, repairs twice, enters safe mode, and quarantines at the seventh strike`()
+  {
     var talk = Conversation(fullService())
     var steps: [Step] = []
     for _ in 1...7 {
@@ -29,7 +32,9 @@ import Testing
     Case(repairs: false, plugins: true, allowed: [.restart: 5, .safeMode: 2]),
     Case(repairs: true, plugins: true, allowed: [.restart: 3, .repair: 2, .safeMode: 2]),
   ])
-  func `a skipped step's strikes are added to the restart step, so that nobody is given up before the seventh`(_ c: Case) {
+  func `a skipped step's strikes are added to the restart step, so that nobody is given up before the seventh`(
+    _ c: Case
+  ) {
     let spec = fullService {
       if !c.repairs { $0.repairs = [] }
       if !c.plugins { $0.process.plugins = [] }

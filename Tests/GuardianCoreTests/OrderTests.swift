@@ -303,6 +303,34 @@ import Testing
     #expect(talk.spawns.last?.request.kind == .trial)
   }
 
+  @Test func `release of a trial that is being ended makes its end an ordinary death`() {
+    // Found by the simulator: the trial then failed without a quarantine to go back to.
+    var talk = talk(in: .quarantined)
+    talk.order(.start)
+    talk.exec()
+    talk.pass(.seconds(90))
+    #expect(talk.phase == .stopping)
+    talk.order(.release)
+    talk.end(.signal(.term, core: false))
+    #expect(talk.count("trial-failed") == 0)
+    #expect(talk.status.strikes == 1 && talk.step == .restart)
+    #expect(talk.phase == .backingOff)
+  }
+
+  @Test func `start after a stop that cut the delay before safe mode short is a start in safe mode`() {
+    // Found by the simulator: plugins were on, and the step said safe mode.
+    var talk = Conversation(fullService { $0.repairs = [] })
+    while talk.step == .restart {
+      talk.pass(.seconds(60))
+      talk.end()
+    }
+    #expect(talk.phase == .backingOff)
+    talk.order(.stop(untilBoot: false))
+    talk.order(.start)
+    #expect(talk.mode == "safe")
+    #expect(talk.spawns.last?.request.disabledPlugins.map(\.name) == ["social"])
+  }
+
   @Test func `of thirty restarts counts nothing and delays nothing`() {
     // CASES 7: manual restarts ate the budget.
     var talk = Conversation(service())
