@@ -209,8 +209,8 @@ struct Checker {
       fresh(index, wanted: quarantined, now: now)
     case .hold(let time):
       models[index].heldUntil = time == .zero ? nil : boot + time.nanoseconds
-      // A restart under way is an operator's order too, and the older one.
-      if !models[index].stopIntended, time > .zero { models[index].permit = false }
+      // A start that waits for the old run to be gone is an operator's order too, and the older one.
+      if !models[index].setAlive, time > .zero { models[index].permit = false }
       models[index].notBefore = nil
       if quarantined, !models[index].mainAlive { models[index].badSince = nil }
     }
