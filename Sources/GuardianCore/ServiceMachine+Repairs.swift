@@ -8,7 +8,8 @@ extension ServiceMachine {
     let attempt = record.repairRounds
     let end = record.lastEnd
     let due = spec.repairs.filter { repair in
-      attempt >= repair.fromAttempt && (repair.on.isEmpty || end.map { e in repair.on.contains { $0.matches(e) } } ?? false)
+      attempt >= repair.fromAttempt
+        && (repair.on.isEmpty || end.map { e in repair.on.contains { $0.matches(e) } } ?? false)
         && !isUsedUp(repair, turn.now.boot)
     }
     save()

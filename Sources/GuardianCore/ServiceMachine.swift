@@ -124,7 +124,6 @@ package struct ServiceMachine: Hashable, Sendable {
     /// A trial that an operator asked for: its failure does not double the delay.
     package var byOperator = false
 
-
     package enum Stage: Hashable, Sendable {
       /// Decided, waiting for the record to be durable.
       case saving(Ticket)

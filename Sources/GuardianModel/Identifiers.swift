@@ -7,8 +7,9 @@ package struct ServiceName: Hashable, Comparable, Sendable, CustomStringConverti
     let bytes = text.utf8
     guard let first = bytes.first, bytes.count <= 64, Self.isAlphanumeric(first) else { return nil }
     for byte in bytes where !Self.isAlphanumeric(byte) {
-      guard byte == UInt8(ascii: ".") || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "@")
-        || byte == UInt8(ascii: "-")
+      guard
+        byte == UInt8(ascii: ".") || byte == UInt8(ascii: "_") || byte == UInt8(ascii: "@")
+          || byte == UInt8(ascii: "-")
       else { return nil }
     }
     self.text = text

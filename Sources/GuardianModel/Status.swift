@@ -73,7 +73,8 @@ package struct ServiceStatus: Hashable, Sendable {
 /// The whole of guardian as the head line of `status` shows it.
 package struct FleetSummary: Hashable, Sendable {
   /// Counts by what the STATUS line calls them, in its order, zeros left out.
-  package var total = 0, settled = 0, starting = 0, running = 0, waiting = 0, backingOff = 0, repairing = 0, stopping = 0
+  package var total = 0, settled = 0, starting = 0, running = 0, waiting = 0, backingOff = 0, repairing = 0,
+    stopping = 0
   package var degraded = 0, quarantined = 0, stopped = 0, finished = 0, held = 0
   /// The names shown in brackets, at most three for each word.
   package var names: [String: [String]] = [:]

@@ -104,15 +104,23 @@ import Testing
         == [.call(ControlCall(.reload, oneway: true))])
   }
 
+  /// Shown shortened: two of them are long.
+  struct Nonsense: CustomTestStringConvertible, ExpressibleByStringLiteral {
+    var text: String
+    init(_ text: String) { self.text = text }
+    init(stringLiteral text: String) { self.text = text }
+    var testDescription: String { text.utf8.count > 80 ? "\(text.prefix(60))…, \(text.utf8.count) bytes" : text }
+  }
+
   @Test(arguments: [
     "", "x", "{", "[]", "7", "null", "{}", #"{"method":7}"#, #"{"method":"a.b","method":"a.b"}"#,
     #"{"method":"a.b","parameters":{"name":"\ud800"}}"#, #"{"method":"a.b","parameters":{"name":"\u0000"}}"#,
     #"{"method":"a.b"} x"#, #"{"method":"a.b","parameters":{"x":1e999}}"#,
-    #"{"method":"a.b","parameters":{"x":99999999999999999999}}"#, String(repeating: "[", count: 60_000),
-    #"{"method":"a.b","parameters":"# + String(repeating: #"{"a":"#, count: 12_000),
+    #"{"method":"a.b","parameters":{"x":99999999999999999999}}"#, Nonsense(String(repeating: "[", count: 60_000)),
+    Nonsense(#"{"method":"a.b","parameters":"# + String(repeating: #"{"a":"#, count: 12_000)),
   ])
-  func `that is no Varlink ends the connection with an error`(_ text: String) {
-    let all = inputs(text + "\0" + #"{"method":"io.guardian.Supervisor.Summary"}"# + "\0")
+  func `that is no Varlink ends the connection with an error`(_ nonsense: Nonsense) {
+    let all = inputs(nonsense.text + "\0" + #"{"method":"io.guardian.Supervisor.Summary"}"# + "\0")
     guard all.count == 1, case .close(let bytes) = all[0] else {
       Issue.record("\(all)")
       return

@@ -6,7 +6,9 @@ import Testing
   func `is lower case, digits and a few marks`(_ text: String) {
     #expect(ServiceName(text)?.text == text)
   }
-  @Test(arguments: ["", ".", "..", "-x", "a/b", "Web", "a b", "a\n", "é", "a\u{301}", String(repeating: "a", count: 65)])
+  @Test(arguments: [
+    "", ".", "..", "-x", "a/b", "Web", "a b", "a\n", "é", "a\u{301}", String(repeating: "a", count: 65),
+  ])
   func `is never a path, an option, or another spelling of itself`(_ text: String) {
     #expect(ServiceName(text) == nil)
   }
