@@ -33,6 +33,8 @@ package struct Fleet: Sendable {
   private var waiters: [Int: [Waiter]] = [:]
   private var output: [Output] = []
   private var shutdown = Shutdown.no
+  /// During a shutdown: everything below has stopped, for good. So a look at the rest is not a look at all.
+  private var idleBelow = 0
 
   private enum Shutdown { case no, going, done }
 
@@ -58,6 +60,7 @@ package struct Fleet: Sendable {
     let index = machines.count
     machines.append(ServiceMachine(spec, record: record, now: now))
     startOrder.append(0)
+    if shutdown != .no { machines[index]?.shuttingDown = true }
     number(spec.name, index)
     schedule(index)
     return ServiceID(index)
@@ -210,7 +213,10 @@ package struct Fleet: Sendable {
 
   private mutating func checkShutdown() {
     guard shutdown == .going else { return }
-    for case let machine? in machines where machine.isBusy { return }
+    while idleBelow < machines.count {
+      if machines[idleBelow]?.isBusy ?? false { return }
+      idleBelow += 1
+    }
     shutdown = .done
     output.append(.allStopped)
   }

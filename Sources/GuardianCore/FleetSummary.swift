@@ -10,6 +10,7 @@ extension ServiceMachine {
       word = "stopped"
     case .finished:
       summary.finished += 1
+      if finishedBadly { summary.crashed += 1 }
       word = finishedBadly ? "crashed" : "finished"
     case .waiting:
       summary.waiting += 1
@@ -55,7 +56,6 @@ extension ServiceMachine {
 extension FleetSummary {
   /// `12 services: 10 settled, 1 repairing (web), 1 quarantined (mailer)`, for STATUS= and the head of `status`.
   package var line: String {
-    let crashed = names["crashed"]?.count ?? 0
     var parts: [String] = []
     func add(_ count: Int, _ word: String, named: Bool = true) {
       guard count > 0 else { return }
@@ -75,7 +75,8 @@ extension FleetSummary {
     add(repairing, "repairing")
     add(stopping, "stopping")
     add(quarantined, "quarantined")
-    add(finished, crashed == 0 ? "finished" : "crashed", named: crashed > 0)
+    add(crashed, "crashed")
+    add(finished - crashed, "finished", named: false)
     add(stopped, "stopped", named: false)
     add(held, "held")
     let head = total == 1 ? "1 service" : "\(total) services"

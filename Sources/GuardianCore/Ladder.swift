@@ -1,12 +1,12 @@
 package import GuardianModel
 
 extension ServiceSpec {
-  /// A step with nothing to do is skipped.
+  /// A step with nothing to do is skipped. With `escalation: off` there is nothing to do but restarts.
   package func hasSomethingToDo(on step: Step) -> Bool {
     switch step {
     case .restart, .quarantine: true
-    case .repair: !repairs.isEmpty
-    case .safeMode: !process.plugins.isEmpty
+    case .repair: escalation.enabled && !repairs.isEmpty
+    case .safeMode: escalation.enabled && !process.plugins.isEmpty
     }
   }
 

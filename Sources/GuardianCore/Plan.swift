@@ -43,7 +43,7 @@ private struct Forecast {
       case .up: die(run.id)
       }
     case .stopping(let run, _):
-      die(run.id)
+      if run.stage == .spawning { begun(run.id) } else { die(run.id) }
     case .repairing(let repair):
       if let hook = repair.hook {
         if case .saving = hook.stage {
@@ -109,7 +109,10 @@ private struct Forecast {
 
   /// The way it died the last time, so that the class and the repairs' `on:` are the right ones.
   private mutating func die(_ run: RunID) {
-    var status = ExitStatus.code(1)
+    // Else with the first exit code that the definition takes for a plain crash.
+    let spec = machine.spec
+    let plain = (1...125).first { $0 != 78 && !spec.successExit.contains($0) && !spec.fatalExit.contains($0) }
+    var status = ExitStatus.code(plain ?? 1)
     if let end = machine.record.lastEnd, end.cause == .exit || end.cause == .signal, end.crashClass != .clean,
       end.crashClass != .ordered
     {

@@ -103,7 +103,10 @@ extension ServiceMachine {
       return concludeStop(run, stop, &turn)
     }
     phase = .stopped
-    judge(end, of: run, traced: death.traced, &turn)
+    var judged = run
+    // Whoever ordered the start that follows waits for that one, and is not told of this run's end.
+    if stop.thenStart { judged.wasReady = true }
+    judge(end, of: judged, traced: death.traced, &turn)
     if stop.thenStart, phase.run == nil { _ = orderStart(by: "", &turn) }
   }
 
@@ -144,28 +147,37 @@ extension ServiceMachine {
     guard !removed else { return forget(&turn) }
     guard record.wanted == .up, !shuttingDown else {
       if record.quarantine != nil { phase = .quarantined }
+      reason = record.quarantine?.reason ?? ""
       note(.stopped, &turn)
       turn.milestones.append(.stopped)
       return
     }
-    if held, end.crashClass != .clean || spec.restart == .always {
+    let clean = end.crashClass == .clean
+    let leftAlone = clean ? spec.restart != .always : spec.restart == .never && run.kind != .trial
+    if clean, leftAlone || (spec.kind == .task && !held) { return endedClean(end, run, &turn) }
+    if held {
+      if leftAlone { return finish(crashed: true, end, &turn) }
       if record.quarantine != nil { phase = .quarantined }
       reason = "held; it ended meanwhile (\(end.description)), which is not counted"
       return
     }
-    if traced {
+    if traced, !leftAlone {
       reason = "ended under a debugger, which is not counted"
       return pause(spec.backoff.delay(beforeTry: 1, share: turn.random.share()), then: .start, &turn)
     }
     if case .exec(let failure) = end.cause, failure.missing {
       missing = failure.target
+      // A file that appeared, and yet could not be run, is news only once it is another one.
+      if !appearanceTried { executable = nil }
       return quarantineOrTrialFailed(run, failure.sentence, &turn)
     }
-    if case .code(let code) = end.status, end.crashClass != .clean, spec.fatalExit.contains(code) {
+    if case .code(let code) = end.status, !clean, spec.fatalExit.contains(code) {
+      // Without its plugins it has been well: that is where it goes back to.
+      if run.kind == .pluginRetry { return died(early: end, run, &turn) }
       return quarantineOrTrialFailed(run, "exit \(code) is listed in fatal-exit", &turn)
     }
-    if end.crashClass == .clean { return endedClean(end, run, &turn) }
-    if spec.restart == .never, run.kind != .trial { return finish(crashed: true, end, &turn) }
+    if clean { return endedClean(end, run, &turn) }
+    if leftAlone { return finish(crashed: true, end, &turn) }
     if end.cause == .unknown, spec.kind == .task, run.kind == .ordinary {
       reason = "its end was not seen, so it runs again"
       return pause(spec.backoff.first, then: .start, &turn)
@@ -176,11 +188,27 @@ extension ServiceMachine {
 
   /// A death before settled, or a late one beyond the budget.
   private mutating func died(early end: End, _ run: Run, detail: String = "", _ turn: inout Turn) {
+    if triesWhatChanged(&turn) { return }
     switch run.kind {
     case .ordinary: strike(end, detail: detail, &turn)
     case .trial: trialFailed(run, end.description, &turn)
     case .pluginRetry: pluginRetryFailed(end, &turn)
     }
+  }
+
+  /// What died has been changed since: the new one is tried, and nothing is held against it.
+  private mutating func triesWhatChanged(_ turn: inout Turn) -> Bool {
+    if nextProcess != nil {
+      start(.ordinary, &turn)
+      return true
+    }
+    guard executableReplaced else { return false }
+    executableReplaced = false
+    executable = nil
+    freshLadder()
+    note(.released(why: "the executable changed"), &turn)
+    backOff(then: .start, &turn)
+    return true
   }
 
   private mutating func endedClean(_ end: End, _ run: Run, _ turn: inout Turn) {
@@ -199,6 +227,7 @@ extension ServiceMachine {
         record.step = .restart
         record.trialDelay = nil
       }
+      reason = ""
       save()
       if policy == .always {
         pause(spec.backoff.first, then: .start, &turn)
@@ -293,6 +322,7 @@ extension ServiceMachine {
   }
 
   private mutating func quarantineOrTrialFailed(_ run: Run, _ why: String, _ turn: inout Turn) {
+    if triesWhatChanged(&turn) { return }
     if run.kind == .trial { trialFailed(run, why, &turn) } else { quarantine(why, &turn) }
   }
 
@@ -317,7 +347,9 @@ extension ServiceMachine {
 
   /// No strike: the plugins are off again, for twice as long.
   private mutating func pluginRetryFailed(_ end: End, _ turn: inout Turn) {
-    let time = min((record.plugins.timeToLive ?? spec.plugins.retryAfter) * 2, Self.retryCap)
+    // A longer `retry-after` is its own cap: a failed retry never brings the next one nearer.
+    let cap = max(Self.retryCap, spec.plugins.retryAfter)
+    let time = min((record.plugins.timeToLive ?? spec.plugins.retryAfter) * 2, cap)
     record.plugins.timeToLive = time
     record.plugins.offUntil = turn.now.boot + time
     reason = "plugins tried again and off again: \(end.description)"

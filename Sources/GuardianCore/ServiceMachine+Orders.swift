@@ -45,11 +45,12 @@ extension ServiceMachine {
       if repair.outcome == .stop || repair.outcome == .rest {
         if repair.outcome == .stop { turn.milestones.append(.overtaken) }
         repair.outcome = .start
-        phase = .repairing(repair)
       }
+      repair.byOperator = true
+      phase = .repairing(repair)
       return .ready(note: "after the repair")
     case .backingOff, .waiting:
-      startNow(&turn)
+      startNow(byOperator: true, &turn)
       return .ready(note: "")
     case .stopped, .finished:
       firstStart = true
@@ -71,10 +72,10 @@ extension ServiceMachine {
   }
 
   /// The delay is cut short; the counters are kept, and the step's action is taken.
-  private mutating func startNow(_ turn: inout Turn) {
+  private mutating func startNow(byOperator: Bool = false, _ turn: inout Turn) {
     switch phase {
-    case .backingOff(_, let next): perform(next, &turn)
-    case .waiting(_, _, let kind): start(kind, &turn)
+    case .backingOff(_, let next): perform(next, byOperator: byOperator, &turn)
+    case .waiting(_, _, let kind): start(kind, byOperator: byOperator, &turn)
     case .stopped, .finished, .starting, .running, .repairing, .stopping, .quarantined: break
     }
   }
@@ -117,43 +118,18 @@ extension ServiceMachine {
     if record.quarantine != nil { return release(why: "by \(by)", &turn) }
     let reasonBefore = reason
     freshLadder()
-    trialBecomesOrdinary()
-    if case .running(var run) = phase {
-      run.clearsAt = nil
-      run.deescalatesAt = nil
-      phase = .running(run)
-    }
     reason = reasonBefore
     return .accepted(note: "")
-  }
-
-  /// A run that was made as a trial goes on as an ordinary one: with a fresh ladder there is nothing to try.
-  private mutating func trialBecomesOrdinary() {
-    switch phase {
-    case .starting(var run):
-      run.kind = .ordinary
-      phase = .starting(run)
-    case .running(var run):
-      run.kind = .ordinary
-      phase = .running(run)
-    case .stopping(var run, let stop):
-      run.kind = .ordinary
-      phase = .stopping(run, stop)
-    case .waiting(let retryAt, let delay, _): phase = .waiting(retryAt: retryAt, delay: delay, kind: .ordinary)
-    case .stopped, .finished, .backingOff, .repairing, .quarantined: break
-    }
   }
 
   /// Out of quarantine with a fresh ladder, and started where it is wanted.
   private mutating func release(why: String, _ turn: inout Turn) -> Expectation {
     freshLadder()
     note(.released(why: why), &turn)
-    trialBecomesOrdinary()
     switch phase {
-    case .starting: return .ready(note: "")
-    case .running: return .accepted(note: "")
-    case .stopping, .repairing, .waiting, .backingOff: return .accepted(note: "")
-    case .stopped, .finished, .quarantined:
+    case .starting: return .ready(note: "")  // the trial goes on, as an ordinary start
+    case .running, .stopping, .repairing: return .accepted(note: "")
+    case .stopped, .finished, .waiting, .backingOff, .quarantined:
       phase = .stopped
       guard record.wanted == .up else { return .accepted(note: "released; it is wanted down, so it was not started") }
       guard !shuttingDown, !removed else { return .accepted(note: "") }
@@ -190,6 +166,7 @@ extension ServiceMachine {
           turn.milestones.append(.failed("held by \(by)"))
         } else {
           repair.outcome = .rest
+          repair.byOperator = false
           phase = .repairing(repair)
         }
       }
@@ -213,12 +190,13 @@ extension ServiceMachine {
       if run.readyBy != nil { run.readyBy = now + spec.startTimeout }
       phase = .starting(run)
     case .running(var run):
-      if run.watchdogAt != nil { run.watchdogAt = now + spec.watchdog }
+      if run.watchdogAt != nil { run.watchdogAt = now + run.watchdog }
       phase = .running(run)
     case .repairing(var repair):
       if repair.outcome == .rest { repair.outcome = .start }
       phase = .repairing(repair)
-    case .finished, .stopping, .quarantined: break
+    case .quarantined: reason = record.quarantine?.reason ?? reason
+    case .finished, .stopping: break
     }
   }
 
@@ -249,12 +227,12 @@ extension ServiceMachine {
 
   /// Policy takes effect at once; process keys at the next start, which is now where they may be the cure.
   mutating func defined(_ new: ServiceSpec, _ turn: inout Turn) {
-    removed = false
-    let modeEnds = observing && new.mode == .enforce
+    if removed { comeBack(&turn) }
+    let before = spec
     var merged = new
     merged.process = spec.process
     spec = merged
-    if modeEnds, record.quarantine == nil, record.step > .restart { freshLadder() }
+    policyChanged(from: before, &turn)
     guard new.process != spec.process else {
       nextProcess = nil
       // A reload is one of the moments at which what was missing is tried again.
@@ -272,6 +250,58 @@ extension ServiceMachine {
       nextProcess = Shared(new.process)
       startFresh(&turn)
     }
+  }
+
+  /// What was being taken down, to be forgotten, is defined again: it is stopped first, and then wanted as before.
+  private mutating func comeBack(_ turn: inout Turn) {
+    removed = false
+    guard mayStart else { return }
+    switch phase {
+    case .stopping(let run, var stop):
+      if stop.purpose == .order { stop.purpose = .restart } else { stop.thenStart = true }
+      phase = .stopping(run, stop)
+    case .repairing(var repair):
+      if repair.outcome == .stop { repair.outcome = .start }
+      phase = .repairing(repair)
+    case .stopped, .finished, .waiting, .starting, .running, .backingOff, .quarantined: break
+    }
+  }
+
+  /// What is under way by the old policy and would go on under the new one for ever, or against it.
+  private mutating func policyChanged(from before: ServiceSpec, _ turn: inout Turn) {
+    if record.quarantine == nil, record.step > .restart {
+      if before.mode == .observe, !observing {
+        freshLadder()
+      } else if !spec.escalation.enabled {
+        // Restarts for ever. Plugins that are off stay so until they are due.
+        record.step = .restart
+        record.strikes = 0
+        record.triesOnStep = 0
+        record.trialDelay = nil
+        if case .running(var run) = phase {
+          run.deescalatesAt = nil
+          phase = .running(run)
+        }
+        save()
+        note(.released(why: "escalation is off now"), &turn)
+      }
+    }
+    if record.quarantine != nil, before.quarantine != spec.quarantine {
+      let sameFirst = before.quarantine.retryAfter == spec.quarantine.retryAfter
+      let delay = sameFirst ? record.trialDelay.map { min($0, spec.quarantine.max) } : spec.quarantine.retryAfter
+      let planned = record.quarantine?.nextTrial
+      record.trialDelay = delay
+      record.quarantine?.nextTrial = delay.map { delay in
+        let due = turn.now.boot + delay
+        return planned.map { min($0, due) } ?? due
+      }
+      save()
+    }
+    if spec.watchdog == .zero, case .running(var run) = phase {
+      run.watchdogAt = nil
+      phase = .running(run)
+    }
+    if spec.ready == .none, case .starting(let run) = phase { becameReady(run.id, &turn) }
   }
 
   /// Something changed that may be the cure: a fresh ladder, and a start where one is wanted.
@@ -294,13 +324,24 @@ extension ServiceMachine {
   }
 
   mutating func executableSeen(_ identity: FileIdentity?, _ turn: inout Turn) {
-    guard let identity else { return }
-    let appeared = missing != nil
-    guard appeared || (executable != nil && executable != identity) else {
-      if executable == nil, missing == nil { executable = identity }
+    guard let identity else {
+      if missing != nil { executable = nil }
       return
     }
-    executable = appeared ? nil : identity
+    let appeared = missing != nil
+    guard executable != identity else { return }
+    guard appeared || executable != nil else {
+      executable = identity
+      return
+    }
+    switch phase {
+    case .starting, .running, .stopping:
+      executableReplaced = true  // the next start has it, and the end of this run is not held against it
+      return
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .quarantined: break
+    }
+    executable = identity
+    appearanceTried = appeared
     guard record.step > .restart || record.strikes > 0 || record.quarantine != nil else { return }
     let why = appeared ? "what was missing is there" : "the executable changed"
     switch phase {
@@ -317,7 +358,7 @@ extension ServiceMachine {
     case .stopped, .finished:
       freshLadder()
       note(.released(why: why), &turn)
-    case .starting, .running, .stopping: break  // noticed at the next start
+    case .starting, .running, .stopping: break
     }
   }
 }

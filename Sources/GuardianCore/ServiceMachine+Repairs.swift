@@ -3,8 +3,10 @@ import GuardianModel
 // The repair step: the service's repairs in order, each recorded before it runs, then a start.
 
 extension ServiceMachine {
-  mutating func beginRepair(_ turn: inout Turn) {
+  mutating func beginRepair(byOperator: Bool, _ turn: inout Turn) {
     record.repairRounds += 1
+    // What is not defined any more has no runs to be remembered.
+    record.repairRuns = record.repairRuns.filter { entry in spec.repairs.contains { $0.name == entry.key } }
     let attempt = record.repairRounds
     let end = record.lastEnd
     let due = spec.repairs.filter { repair in
@@ -13,7 +15,9 @@ extension ServiceMachine {
         && !isUsedUp(repair, turn.now.boot)
     }
     save()
-    phase = .repairing(Repair(attempt: attempt, queue: due))
+    var repair = Repair(attempt: attempt, queue: due)
+    repair.byOperator = byOperator
+    phase = .repairing(repair)
     nextRepair(&turn)
   }
 
@@ -24,7 +28,8 @@ extension ServiceMachine {
 
   private mutating func nextRepair(_ turn: inout Turn) {
     guard case .repairing(var repair) = phase else { return }
-    guard repair.outcome == .start || repair.outcome == .startFresh, !repair.queue.isEmpty else {
+    // Where something changed the hook has finished, and no other one runs for what is there no more.
+    guard repair.outcome == .start, !repair.queue.isEmpty else {
       return endRepair(repair, &turn)
     }
     let next = repair.queue.removeFirst()
@@ -71,9 +76,12 @@ extension ServiceMachine {
     phase = .stopped
     switch repair.outcome {
     case .start, .startFresh:
-      if mayStart { return start(.ordinary, &turn) }
+      let wanted = record.wanted == .up && !shuttingDown && !removed
+      if mayStart || (repair.byOperator && wanted) { return start(.ordinary, &turn) }
       save()
-    case .rest: save()
+    case .rest:
+      save()
+      turn.milestones.append(.failed("held by \(record.hold?.by ?? "an order")"))
     case .stop:
       save()
       if removed { return forget(&turn) }

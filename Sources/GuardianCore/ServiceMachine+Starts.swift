@@ -21,14 +21,16 @@ extension ServiceMachine {
     }
   }
 
-  mutating func perform(_ next: Next, _ turn: inout Turn) {
+  mutating func perform(_ next: Next, byOperator: Bool = false, _ turn: inout Turn) {
     switch next {
-    case .start: start(.ordinary, &turn)
+    case .start:
+      // In quarantine whatever starts is a trial, also one that has to begin anew.
+      start(record.quarantine == nil ? .ordinary : .trial, byOperator: byOperator, &turn)
     case .act:
       if observing { return start(.ordinary, &turn) }
       switch record.step {
       case .restart, .quarantine: start(.ordinary, &turn)
-      case .repair: beginRepair(&turn)
+      case .repair: beginRepair(byOperator: byOperator, &turn)
       case .safeMode:
         if !record.plugins.off { switchPluginsOff(&turn) }
         start(.ordinary, &turn)
@@ -47,9 +49,8 @@ extension ServiceMachine {
   mutating func start(_ wish: RunKind, atOnce: Bool = false, byOperator: Bool = false, _ turn: inout Turn) {
     if case .starting = phase { return invariantBroken("a start while starting", &turn) }
     if phase.run != nil { return invariantBroken("a start while a run lives", &turn) }
-    adoptProcess(&turn)
-    // A definition that has just been adopted ends the quarantine, and with it the trial.
-    var kind = wish == .trial && record.quarantine == nil ? .ordinary : wish
+    // On a fresh ladder there is nothing to be tried: what was to be a trial is a start like any.
+    var kind = adoptProcess(&turn) ? .ordinary : wish
     var off = record.plugins.off
     switch kind {
     case .ordinary:
@@ -62,7 +63,7 @@ extension ServiceMachine {
         kind = .pluginRetry
         off = false
       }
-    case .trial: off = !spec.process.plugins.isEmpty
+    case .trial: off = off || (spec.hasSomethingToDo(on: .safeMode) && !observing)
     case .pluginRetry: off = false
     }
     if firstStart { record.restarts = 0 } else { record.restarts += 1 }
@@ -70,6 +71,7 @@ extension ServiceMachine {
     missing = nil
     var run = Run(id: turn.random.runID(), kind: kind, pluginsOff: off, stage: .spawning)
     run.byOperator = byOperator
+    run.watchdog = spec.watchdog
     record.openRun = run.id
     let ticket = save()
     if !atOnce { run.stage = .saving(ticket) }
@@ -85,17 +87,36 @@ extension ServiceMachine {
           definition: definition)))
   }
 
-  /// A changed definition takes effect, with a fresh ladder.
-  private mutating func adoptProcess(_ turn: inout Turn) {
-    guard let process = nextProcess else { return }
+  /// A changed definition takes effect, with a fresh ladder. False where there is none.
+  private mutating func adoptProcess(_ turn: inout Turn) -> Bool {
+    guard let process = nextProcess else { return false }
     spec.process = process.value
     nextProcess = nil
     executable = nil
+    executableReplaced = false
+    appearanceTried = false
     freshLadder()
     note(.released(why: "its definition changed"), &turn)
+    return true
   }
 
+  /// Nothing is held against the service any more, and what is under way belongs to no trial.
   mutating func freshLadder() {
+    switch phase {
+    case .starting(var run):
+      run.kind = .ordinary
+      phase = .starting(run)
+    case .running(var run):
+      run.kind = .ordinary
+      run.clearsAt = nil
+      run.deescalatesAt = nil
+      phase = .running(run)
+    case .stopping(var run, let stop):
+      run.kind = .ordinary
+      phase = .stopping(run, stop)
+    case .waiting(let retryAt, let delay, _): phase = .waiting(retryAt: retryAt, delay: delay, kind: .ordinary)
+    case .stopped, .finished, .backingOff, .repairing, .quarantined: break
+    }
     record.step = .restart
     record.strikes = 0
     record.triesOnStep = 0
@@ -123,14 +144,15 @@ extension ServiceMachine {
         &turn)
       if let executable {
         // Looked at before each start: a new program deserves a new ladder, though this start was decided before.
-        if let before = self.executable, before != executable, run.kind == .ordinary,
-          record.step > .restart || record.strikes > 0
-        {
+        if let before = self.executable, before != executable, record.step > .restart || record.strikes > 0 {
           freshLadder()
+          run.kind = .ordinary
           note(.released(why: "the executable changed"), &turn)
         }
         self.executable = executable
       }
+      executableReplaced = false
+      appearanceTried = false
       if spec.ready == .none {
         phase = .starting(run)
         becameReady(id, &turn)
@@ -158,6 +180,7 @@ extension ServiceMachine {
     case .starting(let run):
       guard run.id == id, run.stage == .spawning else { return }
       if failure.ownTrouble { return waitOut(failure, kind: run.kind, &turn) }
+      waitedBefore = nil
       judge(endOf(run, failure, turn.now), of: run, &turn)
     case .stopping(let run, let stop):
       guard run.id == id, run.stage == .spawning else { return }
@@ -177,6 +200,8 @@ extension ServiceMachine {
     let delay = min(waitedBefore.map { $0 * 2 } ?? .seconds(1), .seconds(30))
     waitedBefore = delay
     record.openRun = nil
+    // Nothing has been started, so there is nothing to count.
+    if record.restarts > 0 { record.restarts -= 1 } else { firstStart = true }
     save()
     reason = failure.sentence
     phase = .waiting(retryAt: turn.now.monotonic + delay, delay: delay, kind: kind)
@@ -188,7 +213,7 @@ extension ServiceMachine {
     run.readyBy = nil
     run.wasReady = true
     run.settlesAt = turn.now.monotonic + spec.startupWindow
-    if spec.watchdog > .zero { run.watchdogAt = turn.now.monotonic + spec.watchdog }
+    if run.watchdog > .zero { run.watchdogAt = turn.now.monotonic + run.watchdog }
     phase = .running(run)
     reason = ""
     if spec.ready != .none { note(.ready(run: id), &turn) }
@@ -222,7 +247,9 @@ extension ServiceMachine {
   mutating func settle(_ settling: Run, _ turn: inout Turn) {
     var run = settling
     let now = turn.now
-    let recovered = record.strikes > 0 || record.quarantine != nil || run.kind == .pluginRetry
+    // The strike that led to a step is not counted on it, but the try that followed is.
+    let recovered =
+      record.strikes > 0 || record.triesOnStep > 0 || record.quarantine != nil || run.kind == .pluginRetry
     run.settlesAt = nil
     run.settled = true
     record.openRun = nil
@@ -297,7 +324,7 @@ extension ServiceMachine {
     record.step = spec.step(below: .quarantine)
     record.strikes = 0
     record.triesOnStep = 0
-    if record.step == .safeMode, !record.plugins.off { switchPluginsOff(&turn) }
+    if record.step == .safeMode, !record.plugins.off, !observing { switchPluginsOff(&turn) }
     if record.step == .restart { record.trialDelay = nil }
     save()
     note(.released(why: "the trial settled; now on step \(record.step.rawValue)"), &turn)

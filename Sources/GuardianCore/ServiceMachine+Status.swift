@@ -33,8 +33,10 @@ extension ServiceMachine {
     status.degraded = degraded
     if let run = phase.run {
       status.run = run.id.description
-      if !runHasEnded { status.pid = run.pid }
-      if let started = run.startedAt { status.uptimeMilliseconds = max(0, (now.monotonic - started).milliseconds) }
+      if !runHasEnded {
+        status.pid = run.pid
+        if let started = run.startedAt { status.uptimeMilliseconds = max(0, (now.monotonic - started).milliseconds) }
+      }
     }
     status.since = phaseSince
     status.restarts = record.restarts
@@ -96,9 +98,10 @@ extension ServiceMachine {
     case .backingOff(let until, let next):
       let action = next == .act && record.step == .repair && !observing ? "repair" : "start"
       return held ? at(record.hold?.until, action) : at(until, action)
-    case .starting(let run): return at(run.readyBy, "give-up-waiting")
+    case .starting(let run): return held ? nil : at(run.readyBy, "give-up-waiting")
     case .running(let run):
       if let due = run.settlesAt { return at(due, "settle") }
+      if record.strikes > 0, let due = run.clearsAt { return at(due, "clear-strikes") }
       if let due = run.deescalatesAt { return at(due, "step-down") }
       return run.pluginsOff ? at(record.plugins.offUntil, "plugins-due") : nil
     case .repairing(let repair):
@@ -108,7 +111,9 @@ extension ServiceMachine {
       case .saving, .killed, nil: return nil
       }
     case .stopping(_, let stop): return at(stop.killAt, "kill")
-    case .quarantined: return mayStart ? at(record.quarantine?.nextTrial, "trial") : nil
+    case .quarantined:
+      guard let trial = record.quarantine?.nextTrial, record.wanted == .up, !shuttingDown, !removed else { return nil }
+      return at(record.hold.map { max($0.until, trial) } ?? trial, "trial")
     }
   }
 
@@ -116,13 +121,19 @@ extension ServiceMachine {
   package var clears: String {
     let name = spec.name.text
     if record.quarantine != nil {
-      return
-        "a changed definition or executable, a trial that settles, or `guardianctl release \(name)` releases it"
+      var ways = missing.map { ["\($0) appearing, a reload"] } ?? []
+      ways.append("a changed definition or executable")
+      if record.quarantine?.nextTrial != nil { ways.append("a trial that settles") }
+      return ways.joined(separator: ", ") + ", or `guardianctl release \(name)` releases it"
     }
     if record.strikes > 0 || record.step > .restart {
       var ways: [String] = []
       if record.strikes > 0 {
-        ways.append("\(spec.startupWindow.description) of running after ready clears the strikes")
+        ways.append(
+          settled
+            ? "the strikes are cleared once at most \(spec.late.budget) late deaths lie within "
+              + "\(spec.late.within.description)"
+            : "\(spec.startupWindow.description) of running after ready clears the strikes")
       }
       if record.step > .restart {
         ways.append(
@@ -132,6 +143,10 @@ extension ServiceMachine {
       }
       ways.append("`guardianctl reset \(name)` clears all")
       return ways.joined(separator: "; ")
+    }
+    if let run = phase.run, run.pluginsOff {
+      return record.plugins.off
+        ? "a start with plugins that settles" : "its next start has the plugins on: `guardianctl restart \(name)`"
     }
     return ""
   }

@@ -62,6 +62,10 @@ package struct ServiceMachine: Hashable, Sendable {
   package internal(set) var removed = false
   /// What was last executed, or seen in its place.
   var executable: FileIdentity?
+  /// It was replaced while its run lives: what that run comes to says nothing about the new one.
+  var executableReplaced = false
+  /// What was missing has appeared, and no start has succeeded since.
+  var appearanceTried = false
   /// The last wait for guardian's own trouble, while it lasts.
   var waitedBefore: Duration?
   /// Quarantined because this is not there.
@@ -73,6 +77,11 @@ package struct ServiceMachine: Hashable, Sendable {
     self.record = record ?? ServiceRecord()
     if record == nil { self.record.wanted = spec.start == .boot ? .up : .down }
     phaseSince = now.wall
+    if self.record.step == .quarantine, self.record.quarantine == nil, spec.mode == .enforce {
+      // Only logged, in mode observe.
+      self.record.step = .restart
+      self.record.strikes = 0
+    }
     if let quarantine = self.record.quarantine {
       phase = .quarantined
       reason = quarantine.reason
@@ -117,6 +126,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var settlesAt: Instant?
     package var settled = false
     var beingLookedAt = false
+    /// As the process has been told; a reload does not tell it anew.
+    var watchdog = Duration.zero
     package var watchdogAt: Instant?
     /// Strikes are cleared then, because the late deaths have become few enough.
     package var clearsAt: Instant?
@@ -162,6 +173,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var queue: [RepairSpec]
     package var hook: Hook?
     package var outcome = Outcome.start
+    /// The start that follows was asked for, so that a hold does not stand in its way.
+    var byOperator = false
 
     package enum Outcome: Hashable, Sendable {
       case start
@@ -187,9 +200,9 @@ package struct ServiceMachine: Hashable, Sendable {
 
   /// How long a save may stay unanswered.
   static let saveTimeout = Duration.seconds(2)
-  /// Between KILLs of a set that does not go.
   /// Between looks at a run whose window is over, but which is stopped or being looked at.
   static let lookAgain = Duration.seconds(1)
+  /// Between KILLs of a set that does not go.
   static let killAgain = Duration.seconds(5)
   /// From TERM to KILL of a hook's own group.
   static let hookPatience = Duration.seconds(5)
@@ -309,7 +322,8 @@ extension ServiceMachine {
   private mutating func saved(_ ticket: Ticket, _ turn: inout Turn) {
     guard ticket > confirmed || volatile, ticket <= issued else { return }
     if unansweredSince != nil { unansweredSince = ticket >= issued ? nil : issuedAt }
-    volatile = false
+    // An answer to an earlier save says nothing of what was given up after it.
+    if ticket >= issued { volatile = false }
     if ticket > confirmed {
       confirmed = ticket
       saveConfirmed(&turn)
@@ -322,6 +336,7 @@ extension ServiceMachine {
     case .starting(var run):
       guard case .saving(let ticket) = run.stage, ticket <= confirmed else { return }
       run.stage = .spawning
+      run.watchdog = spec.watchdog
       phase = .starting(run)
       requestSpawn(run, &turn)
     case .repairing(var repair):
@@ -336,7 +351,7 @@ extension ServiceMachine {
 
   private mutating func watchdogPinged(_ run: RunID, _ turn: inout Turn) {
     guard case .running(var current) = phase, current.id == run, current.watchdogAt != nil else { return }
-    current.watchdogAt = turn.now.monotonic + spec.watchdog
+    current.watchdogAt = turn.now.monotonic + current.watchdog
     phase = .running(current)
   }
 
@@ -367,7 +382,7 @@ extension ServiceMachine {
       if let due = run.readyBy { run.readyBy = due + slept }
       phase = .starting(run)
     case .running(var run):
-      if run.watchdogAt != nil { run.watchdogAt = now + spec.watchdog }
+      if run.watchdogAt != nil { run.watchdogAt = now + run.watchdog }
       if let due = run.settlesAt { run.settlesAt = due + slept }
       phase = .running(run)
     case .stopping(let run, var stop):

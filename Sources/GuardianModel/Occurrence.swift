@@ -119,7 +119,9 @@ extension Occurrence {
     case .ended(let end):
       return "ended after \(end.uptime.description): \(end.description)"
         + (end.leftovers > 0 ? ", leaving \(end.leftovers) processes behind" : "")
-    case .strike(let step, let count, let allowed): return "strike \(count) of \(allowed) on step \(step.rawValue)"
+    case .strike(let step, let count, let allowed):
+      // 0: no number of strikes ends this step, as with `escalation: off`.
+      return "strike \(count)" + (allowed > 0 ? " of \(allowed)" : "") + " on step \(step.rawValue)"
     case .lateDeath(let count, let budget): return "late death \(count) of \(budget), no strike"
     case .escalated(let from, let to, let skipped):
       return "step \(from.rawValue) → \(to.rawValue)"

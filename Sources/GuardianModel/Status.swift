@@ -76,6 +76,8 @@ package struct FleetSummary: Hashable, Sendable {
   package var total = 0, settled = 0, starting = 0, running = 0, waiting = 0, backingOff = 0, repairing = 0,
     stopping = 0
   package var degraded = 0, quarantined = 0, stopped = 0, finished = 0, held = 0
+  /// Of the finished ones.
+  package var crashed = 0
   /// The names shown in brackets, at most three for each word.
   package var names: [String: [String]] = [:]
   package init() {}

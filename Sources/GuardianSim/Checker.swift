@@ -601,9 +601,10 @@ struct Checker {
     case .released:
       let windowOver =
         models[index].windowFrom.map { now - $0 >= models[index].spec.startupWindow.nanoseconds } ?? false
-      if models[index].kind == .trial, models[index].mainAlive {
+      // A run of which something is left is judged as if it had been an ordinary one.
+      if models[index].kind == .trial, models[index].setAlive {
         models[index].kind = .ordinary
-        if windowOver, models[index].step == .quarantine {
+        if windowOver, models[index].mainAlive, models[index].step == .quarantine {
           // The trial has settled: the highest lower step that has something to do.
           return moved(index, to: Self.below(models[index].spec, .quarantine))
         }
@@ -726,11 +727,14 @@ struct Checker {
     }
 
     switch verdict {
-    case .strike: try check(strike != nil, index, now, "a death before settled, or beyond the budget, and no strike")
+    case .strike:
+      // What died had been changed meanwhile, so that nothing is held against the new one.
+      try check(
+        strike != nil || released, index, now, "a death before settled, or beyond the budget, and no strike")
     case .late:
       try check(late != nil && strike == nil, index, now, "a late death within the budget, recorded otherwise")
     case .nothing: try check(strike == nil && late == nil, index, now, "a death that must not count was counted")
-    case .either: try check(strike != nil || late != nil, index, now, "a late death was not counted at all")
+    case .either: try check(strike != nil || late != nil || released, index, now, "a late death was not counted at all")
     case .anything: break
     }
     let step = models[index].step

@@ -254,7 +254,8 @@ package struct Walk {
       try check(!machine.shuttingDown && !machine.removed, "a start while going down")
       try check(request.run != node.around.run, "a run id used twice")
       try check(
-        machine.record.step != .quarantine || request.kind == .trial, "an ordinary start in quarantine")
+        (machine.record.step == .quarantine) == (request.kind == .trial),
+        "an ordinary start in quarantine, or a trial outside")
       try check(
         machine.record.step != .safeMode || request.kind == .pluginRetry || machine.spec.mode == .observe
           || !request.disabledPlugins.isEmpty || machine.spec.process.plugins.isEmpty, "plugins on in safe mode")

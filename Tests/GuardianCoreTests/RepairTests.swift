@@ -189,7 +189,7 @@ import Testing
     talk.tell(.defined(new))
     #expect(talk.phase == .repairing)
     talk.repairAll(.succeeded)
-    #expect(names(talk) == ["a", "b"])
+    #expect(names(talk) == ["a"], "the hook that runs, and none for what is there no more")
     #expect(talk.spawns.last?.request.spec.process.command == ["/bin/new"])
     #expect(talk.step == .restart)
     #expect(talk.status.strikes == 0)

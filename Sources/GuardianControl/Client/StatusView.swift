@@ -84,7 +84,8 @@ package func renderTable(_ services: [ServiceStatus], style: Style) -> [UInt8] {
     let explains = service.step != .restart || service.strikes > 0
     var row = [Cell(service.name), Cell(word)]
     row.append(explains ? Cell(service.step.rawValue) : .empty)
-    row.append(service.strikes > 0 ? Cell("\(service.strikes) of \(service.strikesAllowed)") : .empty)
+    let allowed = service.strikesAllowed > 0 ? " of \(service.strikesAllowed)" : ""
+    row.append(service.strikes > 0 ? Cell("\(service.strikes)\(allowed)") : .empty)
     row.append(service.next.map { Cell("\($0.action) in \(shortTime(milliseconds: $0.inMilliseconds))") } ?? .empty)
     row.append(service.uptimeMilliseconds.map { Cell(shortTime(milliseconds: $0)) } ?? .empty)
     let why = service.why
