@@ -602,9 +602,10 @@ struct Checker {
       let windowOver =
         models[index].windowFrom.map { now - $0 >= models[index].spec.startupWindow.nanoseconds } ?? false
       // A run of which something is left is judged as if it had been an ordinary one.
-      if models[index].kind == .trial, models[index].setAlive {
+      if models[index].kind != .ordinary, models[index].setAlive {
+        let wasTrial = models[index].kind == .trial
         models[index].kind = .ordinary
-        if windowOver, models[index].mainAlive, models[index].step == .quarantine {
+        if wasTrial, windowOver, models[index].mainAlive, models[index].step == .quarantine {
           // The trial has settled: the highest lower step that has something to do.
           return moved(index, to: Self.below(models[index].spec, .quarantine))
         }

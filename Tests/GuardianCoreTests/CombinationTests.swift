@@ -137,7 +137,9 @@ extension Conversation {
 
 @Suite struct `a changed definition` {
   @Test func `is tried when the last strike falls, instead of a quarantine for the old one`() {
-    let spec = service { $0.escalation.restart = 1; $0.escalation.repair = 1; $0.escalation.safeMode = 1 }
+    let spec = service {
+      $0.escalation.restart = 1; $0.escalation.repair = 1; $0.escalation.safeMode = 1
+    }
     var talk = Conversation(spec)
     talk.crash()
     talk.crash()
@@ -289,7 +291,9 @@ extension Conversation {
   }
 
   @Test func `with escalation off leaves safe mode when the plugins are due and well`() {
-    let spec = fullService { $0.escalation.restart = 1; $0.escalation.repair = 1 }
+    let spec = fullService {
+      $0.escalation.restart = 1; $0.escalation.repair = 1
+    }
     var talk = Conversation(spec)
     talk.end()
     talk.pass(.seconds(1))
@@ -335,7 +339,9 @@ extension Conversation {
   }
 
   @Test func `that leaves mode observe takes back no step from what runs`() {
-    let spec = service { $0.mode = .observe; $0.escalation.restart = 1 }
+    let spec = service {
+      $0.mode = .observe; $0.escalation.restart = 1
+    }
     var talk = Conversation(spec)
     for _ in 1...12 {
       talk.end()
@@ -566,7 +572,12 @@ extension Conversation {
   @Test func `a fatal exit code of 1 is that of a crash all the same`() {
     let usual = Fleet.plan(service()).map(\.action)
     #expect(Fleet.plan(service { $0.fatalExit = [1] }).map(\.action) == usual)
-    #expect(Fleet.plan(service { $0.successExit = [0, 1]; $0.restart = .onCrash }).map(\.action) == usual)
+    #expect(
+      Fleet.plan(
+        service {
+          $0.successExit = [0, 1]; $0.restart = .onCrash
+        }
+      ).map(\.action) == usual)
   }
 }
 
