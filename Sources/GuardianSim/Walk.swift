@@ -78,6 +78,7 @@ package struct Walk {
     var pluginsOff: Bool, held: Bool, quarantined: Bool, doubled: Bool
     var changed: Bool, volatile: Bool, goingDown: Bool, removed: Bool
     var main: Surroundings.Main, hook: Bool, saves: Int, look: Bool, watched: Bool, forgotten: Bool
+    var mode: LadderMode, escalates: Bool, hasTrials: Bool
     var order: [Int]
   }
 
@@ -114,6 +115,38 @@ package struct Walk {
     }
   }
 
+  /// One long way instead of all short ones: what needs twenty things in a row is found here.
+  ///
+  /// Now and then a stretch of good fortune from where it is; after a removal or a shutdown it begins anew.
+  package static func wander(_ spec: ServiceSpec, seed: UInt64, steps: Int) throws(Broken) {
+    var dice = Dice(seed: seed)
+    let now = Now(
+      monotonic: Instant(nanoseconds: hour), boot: BootInstant(nanoseconds: hour), wall: WallTime(nanoseconds: hour))
+    let start = Node(machine: ServiceMachine(spec, record: nil, now: now), now: now, parent: -1, step: "made")
+    var node = start
+    var story: [String] = []
+    for _ in 0..<steps {
+      if node.around.forgotten || node.machine.shuttingDown || node.machine.removed && dice.chance(200) {
+        node = start
+        story = []
+      }
+      // Never empty: orders are always among them.
+      var moves = Self.moves(from: node, spec)
+      let ends = dice.chance(10)
+      moves.removeAll { name, _ in !ends && (name == "removed" || name == "shutdown") }
+      // Orders and changes are many, and would leave no run the time to come to anything.
+      let quiet = moves.filter { _, move in if case .order = move { false } else { true } }
+        .filter { name, _ in !["redefined", "escalation off"].contains(name) && !name.hasPrefix("mode ") }
+        .filter { name, _ in name != "no trials, no readiness, no repairs" }
+      let (name, move) = dice.pick(dice.chance(700) && !quiet.isEmpty ? quiet : moves)
+      story.append(name)
+      do {
+        try make(move, &node)
+        if dice.chance(20) { try fortune(node) }
+      } catch { throw Broken(rule: error.rule, story: story) }
+    }
+  }
+
   private static func story(_ nodes: [Node], _ last: Int) -> [String] {
     var story: [String] = []
     var place = last
@@ -134,6 +167,8 @@ package struct Walk {
   }
   private struct Fault: Error { var rule: String }
 
+  private static let executable = FileIdentity(device: 1, inode: 1, size: 1, modified: 0)
+
   private static func moves(from node: Node, _ spec: ServiceSpec) -> [(String, Move)] {
     let around = node.around
     var moves: [(String, Move)] = []
@@ -148,7 +183,7 @@ package struct Walk {
       switch around.main {
       case .none: break
       case .asked:
-        moves.append(("spawned", .event(.spawned(run, pid: 2, executable: nil))))
+        moves.append(("spawned", .event(.spawned(run, pid: 2, executable: Self.executable))))
         for (name, own, missing) in [("own trouble", true, false), ("missing", false, true), ("cannot", false, false)] {
           let failure = SpawnFailure(
             stage: .exec, errno: 2, target: "/bin/walked", sentence: name, ownTrouble: own, missing: missing)
@@ -191,6 +226,18 @@ package struct Walk {
     changed.process.environment = [EnvironmentVariable("V", "2")]
     moves.append(("redefined", .event(.defined(changed))))
     moves.append(("defined back", .event(.defined(spec))))
+    // Policies that an operator may change at any moment.
+    var policy = spec
+    policy.escalation.enabled = false
+    moves.append(("escalation off", .event(.defined(policy))))
+    policy = spec
+    policy.mode = spec.mode == .observe ? .enforce : .observe
+    moves.append(("mode \(policy.mode.rawValue)", .event(.defined(policy))))
+    policy = spec
+    policy.quarantine.retryAfter = nil
+    policy.ready = .none
+    policy.repairs = []
+    moves.append(("no trials, no readiness, no repairs", .event(.defined(policy))))
     moves.append(("resumed", .event(.resumed(slept: .seconds(1)))))
     moves.append(("begin", .event(.begin)))
     moves.append(("removed", .event(.removed)))
@@ -254,7 +301,7 @@ package struct Walk {
       try check(!machine.shuttingDown && !machine.removed, "a start while going down")
       try check(request.run != node.around.run, "a run id used twice")
       try check(
-        (machine.record.step == .quarantine) == (request.kind == .trial),
+        (machine.record.step == .quarantine) == (request.kind == .trial) || machine.spec.mode == .observe,
         "an ordinary start in quarantine, or a trial outside")
       try check(
         machine.record.step != .safeMode || request.kind == .pluginRetry || machine.spec.mode == .observe
@@ -356,7 +403,8 @@ package struct Walk {
       changed: machine.hasPendingDefinition, volatile: machine.volatile, goingDown: machine.shuttingDown,
       removed: machine.removed, main: node.around.main, hook: node.around.hook != nil,
       saves: node.around.saves.count, look: node.around.look != nil, watched: node.around.watched,
-      forgotten: node.around.forgotten, order: [])
+      forgotten: node.around.forgotten, mode: machine.spec.mode, escalates: machine.spec.escalation.enabled,
+      hasTrials: machine.spec.quarantine.retryAfter != nil, order: [])
     if let run = machine.phase.run {
       key.kind = run.kind
       key.runPluginsOff = run.pluginsOff
