@@ -28,7 +28,7 @@ import Testing
     if variant == "on-crash" { #expect(walk.phases.contains(.finished)) }
   }
 
-  @Test(arguments: 1...8 as ClosedRange<UInt64>)
+  @Test(arguments: 1...24 as ClosedRange<UInt64>)
   func `also on a long way meets no broken rule`(_ seed: UInt64) throws {
     try Walk.wander(#require(Walk.spec()), seed: seed, steps: 4000)
     try Walk.wander(#require(Walk.spec { $0.ready = .none }), seed: seed, steps: 2000)
