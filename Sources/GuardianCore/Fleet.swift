@@ -121,6 +121,7 @@ package struct Fleet: Sendable {
     let goal: Waiter.Goal =
       switch expectation {
       case .accepted(let note): .durable(.done(note: note))
+      case .inVain(let reason): .durable(.failed(reason: reason))
       case .ready(let note): wait ? .ready(note: note) : .durable(.done(note: note))
       case .stopped(let note): wait ? .stopped(note: note) : .durable(.done(note: note))
       }

@@ -9,6 +9,8 @@ extension ServiceMachine {
     case accepted(note: String)
     case ready(note: String)
     case stopped(note: String)
+    /// The wish cannot come true any more, and whoever asks must not be told that it has.
+    case inVain(reason: String)
   }
 
   /// An operator's order: never refused, never counted.
@@ -28,6 +30,10 @@ extension ServiceMachine {
     return expectation
   }
 
+  private var goingDown: String {
+    removed ? "its definition is gone, so it is being stopped for good" : "guardian is going down"
+  }
+
   private mutating func want(_ wanted: Wanted, untilBoot: Bool = false) {
     guard record.wanted != wanted || record.untilBoot != untilBoot else { return }
     record.wanted = wanted
@@ -36,7 +42,7 @@ extension ServiceMachine {
   }
 
   mutating func orderStart(by: String, _ turn: inout Turn) -> Expectation {
-    guard !shuttingDown, !removed else { return .accepted(note: "guardian is going down, or the service is gone") }
+    guard !shuttingDown, !removed else { return .inVain(reason: goingDown) }
     want(.up)
     switch phase {
     case .running: return .accepted(note: "already running")
@@ -100,7 +106,7 @@ extension ServiceMachine {
     switch phase {
     case .starting(let run), .running(let run):
       want(.up)
-      guard !shuttingDown, !removed else { return .accepted(note: "guardian is going down, or the service is gone") }
+      guard !shuttingDown, !removed else { return .inVain(reason: goingDown) }
       stopRun(run, .restart, &turn)
       return .ready(note: "")
     case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined:
@@ -132,7 +138,7 @@ extension ServiceMachine {
     case .stopped, .finished, .waiting, .backingOff, .quarantined:
       phase = .stopped
       guard record.wanted == .up else { return .accepted(note: "released; it is wanted down, so it was not started") }
-      guard !shuttingDown, !removed else { return .accepted(note: "") }
+      guard !shuttingDown, !removed else { return .inVain(reason: "released, but \(goingDown)") }
       if held { return .accepted(note: "released; it is held, so it was not started") }
       firstStart = true
       start(.ordinary, &turn)

@@ -582,6 +582,17 @@ extension Conversation {
 }
 
 @Suite struct `a shutdown together with` {
+  @Test(arguments: [Command.Verb.start, .restart])
+  func `an order to start does not answer that it was done`(_ verb: Command.Verb) {
+    var talk = Conversation(service())
+    talk.exec()
+    talk.shutDown()
+    let order = talk.order(verb)
+    #expect(isFailed(talk.answers[order]))
+    talk.end(.signal(.term, core: false))
+    #expect(talk.allStopped && talk.record.wanted == .up)
+  }
+
   @Test func `a new definition starts nothing`() {
     var fleet = Fleet(seed: (1, 2, 3, 4))
     let now = Now(monotonic: .zero, boot: .zero, wall: WallTime(nanoseconds: 0))

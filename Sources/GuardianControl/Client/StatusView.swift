@@ -23,7 +23,8 @@ extension ServiceStatus {
   /// The one word, and how it is painted.
   fileprivate var state: (word: String, ink: Style.Ink) {
     switch phase {
-    case .running where !settled: (step == .quarantine ? "trial" : "running", .doubtful)
+    // In mode observe the step is only logged.
+    case .running where !settled: (step == .quarantine && !observe ? "trial" : "running", .doubtful)
     case .running: degraded ? ("degraded", .doubtful) : ("settled", .good)
     case .quarantined: ("quarantined", .bad)
     case .stopped: ("stopped", wanted == .up ? .doubtful : .faint)
