@@ -568,6 +568,119 @@ extension Conversation {
   }
 }
 
+@Suite struct `the plan` {
+  enum State: String, CaseIterable, Sendable {
+    case stopped, saving, starting, running, settled, backingOff, waiting, repairing, quarantined, stopping, held
+    case heldInBackoff, degraded, trial, changed, restarting
+  }
+
+  private func talk(in state: State) -> Conversation {
+    let spec = fullService {
+      $0.ready = .notify
+      if state == .stopped { $0.start = .manual }
+      $0.escalation.restart = state == .degraded || state == .repairing ? 1 : 2
+      if state == .degraded { $0.escalation.repair = 1 }
+    }
+    var talk = Conversation(spec, savesAnswered: state != .saving)
+    switch state {
+    case .stopped, .saving: break
+    case .starting: talk.exec()
+    case .running: talk.ready()
+    case .settled: talk.settle()
+    case .backingOff: talk.end()
+    case .waiting: talk.failToSpawn(eagain)
+    case .repairing:
+      talk.end()
+      talk.pass(.seconds(1))
+    case .quarantined: _ = talk.dieOut()
+    case .stopping:
+      talk.exec()
+      talk.pass(.seconds(91))
+    case .held:
+      talk.exec()
+      talk.order(.hold(.minute))
+    case .heldInBackoff:
+      talk.end()
+      talk.order(.hold(.minute))
+    case .degraded:
+      talk.end()
+      talk.pass(.seconds(1))
+      talk.repairAll()
+      talk.end()
+      talk.pass(.seconds(1))
+      talk.settle()
+      talk.pass(.day)
+    case .trial:
+      _ = talk.dieOut()
+      talk.pass(.seconds(900))
+      talk.exec()
+    case .changed:
+      talk.exec()
+      talk.tell(.defined(changed(spec)))
+    case .restarting:
+      talk.exec()
+      talk.order(.restart)
+    }
+    return talk
+  }
+
+  @Test(arguments: State.allCases)
+  func `from wherever it is announces the starts and deaths that then come, at their times`(_ state: State) {
+    var talk = talk(in: state)
+    let plan = talk.fleet.plan(for: talk.id, now: talk.now)
+    let begin = talk.time
+    var counted = talk.occurrences.count
+    if state == .stopped { talk.order(.start) }
+    if state == .saving {
+      talk.savesAnswered = true
+      for save in talk.saves { talk.tell(.saved(save.ticket)) }
+    }
+    var came: [String] = []
+    func since() -> Duration { talk.time - begin }
+    var left = 4000
+    while left > 0, talk.count("trial-failed") == 0 {
+      left -= 1
+      switch talk.phase {
+      case .starting, .running, .stopping: talk.end()
+      case .repairing: talk.repairAll(.succeeded)
+      case .stopped, .waiting, .backingOff, .quarantined, .finished:
+        let due = talk.fleet.nextDeadline
+        let waits = [due.monotonic.map { $0 - talk.now.monotonic }, due.boot.map { $0 - talk.now.boot }]
+        guard let wait = waits.compactMap({ $0 }).min() else { left = 0; break }
+        talk.pass(max(.zero, wait))
+      }
+      for kind in talk.occurrences.dropFirst(counted) {
+        switch kind {
+        case .started(_, _, let kind, _): came.append("\(kind) \(since().description)")
+        case .strike(let step, let count, _): came.append("strike \(count) on \(step) \(since().description)")
+        case .quarantined: came.append("quarantine \(since().description)")
+        case .repairStarted(_, let name, _): came.append("repair \(name) \(since().description)")
+        default: break
+        }
+      }
+      counted = talk.occurrences.count
+    }
+    let announced = plan.compactMap { entry -> String? in
+      let at = entry.earliest.description
+      switch entry.action {
+      case "start": return "ordinary \(at)"
+      case "trial": return "trial \(at)"
+      case "plugin-retry": return "\(RunKind.pluginRetry) \(at)"
+      case "death" where entry.text.contains("strike "):
+        return entry.text.contains("no strike")
+          ? nil
+          : "strike \(entry.strikes) on \(entry.step) \(at)"
+      case "quarantine": return "quarantine \(at)"
+      case "repair": return entry.text.contains("fix") ? "repair fix \(at)" : nil
+      default: return nil
+      }
+    }
+    #expect(announced == came)
+    // A trial's failure is the end of both stories.
+    #expect(came.count >= (state == .trial ? 0 : state == .quarantined ? 1 : 7))
+  }
+}
+
 @Suite struct `the plan of a service together with` {
   @Test func `a fatal exit code of 1 is that of a crash all the same`() {
     let usual = Fleet.plan(service()).map(\.action)
