@@ -181,8 +181,10 @@ final class RunTable {
       spawn.error = output.target == .inherit ? .inherit : output.target
       spawn.keepsSIGPIPEIgnored = output.needsSIGPIPEIgnored
       spawn.environment = environment.strings
+      let outcome = shell.spawner.spawn(spawn)
+      // Reading the count takes a while, and a child of this instant cannot have made it rise.
       run.oomKills = oom.current(now: SystemClocks.monotonic())
-      switch shell.spawner.spawn(spawn) {
+      switch consume outcome {
       case .started(let child): started(run, child)
       case .failed(let failure): failed(run, failure)
       case .pending(let pending):

@@ -31,6 +31,7 @@ final class Shell {
   private var names: [ServiceID: ServiceName] = [:]
   private(set) var definitions = Definitions()
   private let store = MemoryStore()
+  private let orphanWatch = OrphanWatch()
   // Made right after `self`, which they refer to.
   private var runs: RunTable!
   private var hooks: HookTable!
@@ -161,11 +162,14 @@ final class Shell {
   /// In order; what does not fit into this turn's time comes first in the next.
   private func perform(since start: Instant) {
     var saves: [(ServiceID, ServiceRecord, Ticket)] = []
+    var records: [Occurrence] = []
     while done < outputs.count {
       let output = outputs[done]
       done += 1
       switch output {
       case .act(let id, .save(let record, let ticket)): saves.append((id, record, ticket))
+      // Said when it has been done: a start does not wait for the words about the death before it.
+      case .act(_, .record(let occurrence)): records.append(occurrence)
       case .act(let id, let action): perform(action, for: id)
       case .answer(let request, let answer): control.answer(request, answer)
       case .allStopped:
@@ -181,6 +185,7 @@ final class Shell {
       done = 0
     }
     if !saves.isEmpty { store.save(saves) }
+    for occurrence in records { log.record(occurrence) }
   }
 
   /// What came of an action at once is heard with the time at which it came: a run's window begins with its own exec, and
@@ -202,14 +207,13 @@ final class Shell {
     case .runHook(let request): hooks.run(request, for: id, spec: fleet.spec(of: id))
     case .signalHook(let run, let signal): hooks.signal(run, signal)
     case .notify(let request): hooks.notify(request, for: id, spec: fleet.spec(of: id))
-    case .record(let occurrence): log.record(occurrence)
     case .watch(let path): watches.set(id, path: path)
     case .look(let run): runs.look(run)
     case .forget:
       runs.forget(id)
       watches.set(id, path: nil)
       names[id] = nil
-    case .save: break  // gathered by the caller
+    case .save, .record: break  // gathered by the caller
     }
   }
 
@@ -267,7 +271,7 @@ final class Shell {
   }
 
   /// Children of guardian that it did not start itself, as of now.
-  func orphans() -> Orphans { Orphans.scan { runs.isMain($0) || hooks.isHook($0) } }
+  func orphans() -> Orphans { orphanWatch.scan { runs.isMain($0) || hooks.isHook($0) } }
 
   private func showLife() {
     reap()
