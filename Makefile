@@ -27,7 +27,9 @@ run: dependencies
 	$(BUILD) -c release --product guardianctl
 	@exec etc/demonstration/run $(RELEASE)
 
+# Real servers are unpacked below .build where apt has them; where it has not, their tests say that they are not shown.
 test: dependencies
+	@Tests/Support/fetch-programs .build/programs || echo "no servers to test with; their tests say so"
 	$(SWIFT) test $(BUILDFLAGS) $(TESTFLAGS)
 
 bench: dependencies $(BENCH)/floor $(BENCH)/child $(BENCH)/bench
