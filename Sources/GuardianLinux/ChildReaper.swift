@@ -7,8 +7,6 @@ package enum ChildReaper {
   package struct Ended: Hashable, Sendable {
     package var pid: Int32
     package var status: ExitStatus
-    /// A tracer was still attached when guardian looked, right before the process was reaped.
-    package var traced: Bool
   }
 
   /// Reaps every child that has ended, at most `limit`; call again where that many came.
@@ -21,10 +19,9 @@ package enum ChildReaper {
     var end = guardian_end()
     while found.count < limit, guardian_peek_any(ofThisThread ? 1 : 0, &end) == 1 {
       let pid = end.pid
-      let traced = Self.traced(pid)
       // Somebody else's thread may have been quicker; the loop then simply looks again.
       guard guardian_reap(pid, 0, &end) == 1 else { continue }
-      found.append(Ended(pid: pid, status: status(end), traced: traced))
+      found.append(Ended(pid: pid, status: status(end)))
     }
     return found
   }
@@ -32,15 +29,8 @@ package enum ChildReaper {
   /// Reaps child `pid` if it has ended; nil where it lives, or is no child of ours (any more).
   package static func reap(_ pid: Int32) -> Ended? {
     var end = guardian_end()
-    let traced = Self.traced(pid)
     guard pid > 0, guardian_reap(pid, 0, &end) == 1 else { return nil }
-    return Ended(pid: pid, status: status(end), traced: traced)
-  }
-
-  /// Whether a tracer is attached to `pid`, which may be a zombie. False where nobody can tell. proc(5), "TracerPid".
-  package static func traced(_ pid: Int32) -> Bool {
-    guard let text = FileText.read("/proc/\(pid)/status", limit: 1 << 16) else { return false }
-    return FileText.number(after: "TracerPid:", in: text) ?? 0 != 0
+    return Ended(pid: pid, status: status(end))
   }
 
   private static func status(_ end: guardian_end) -> ExitStatus {

@@ -38,11 +38,15 @@ package struct RunID: Hashable, Sendable, CustomStringConvertible {
   }
   /// 32 lower-case hexadecimal digits, as in INVOCATION_ID.
   package var description: String {
-    func hex(_ value: UInt64) -> String {
-      let digits = String(value, radix: 16)
-      return String(repeating: "0", count: 16 - digits.count) + digits
+    var digits: [UInt8] = []
+    digits.reserveCapacity(32)
+    for half in [high, low] {
+      for shift in stride(from: 60, through: 0, by: -4) {
+        let digit = UInt8(truncatingIfNeeded: half >> UInt64(shift)) & 0xf
+        digits.append(digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10)
+      }
     }
-    return hex(high) + hex(low)
+    return String(decoding: digits, as: UTF8.self)
   }
 }
 

@@ -67,6 +67,8 @@ final class OwnLog {
 
 /// Without control characters, and not longer than `limit` bytes: fit for a terminal, a log and JSON alike.
 func printable(_ text: String, atMost limit: Int) -> String {
+  // Nearly all of it is plain.
+  if text.utf8.count <= limit, text.utf8.allSatisfy({ $0 >= 0x20 && $0 < 0x7f }) { return text }
   var result = ""
   var bytes = 0
   for scalar in text.unicodeScalars {

@@ -24,6 +24,8 @@ final class Run {
   /// What was ordered before there was a process to signal, in order.
   var queued: [(Signal, set: Bool)] = []
   var sentKill = false
+  /// Who debugs it; 0: nobody, as far as is known.
+  var tracer: Int32 = 0
   /// The host's count of OOM kills when it was started.
   var oomKills: UInt64 = 0
   // Taken off the loop and closed when the run is let go.
@@ -84,6 +86,7 @@ final class RunTable {
   private var draining: [RunID] = []
   private var drainTimer: EventSource?
   private var oom = OomEvidence()
+  private var tracers: TracerWatch?
 
   /// How often sets that are to become empty are looked at without being told: their orphans mostly are ours to reap, and
   /// then the look comes at once.
@@ -94,9 +97,14 @@ final class RunTable {
   init(_ shell: Shell) throws(SystemError) {
     self.shell = shell
     drainTimer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in lookAtDraining() }
+    tracers = TracerWatch(loop: shell.loop) { [unowned self] process, tracer in
+      if let id = byPid[process] { runs[id]?.tracer = tracer }
+    }
   }
 
   var isEmpty: Bool { runs.isEmpty }
+  /// Deaths under a debugger are told from others.
+  var noticesTracers: Bool { tracers != nil }
   func isMain(_ pid: Int32) -> Bool { byPid[pid] != nil }
 
   private func facts(of service: ServiceID) -> ServiceFacts {
@@ -315,7 +323,7 @@ final class RunTable {
     run.stage = .draining
     run.child?.mainEnded()
     let leftovers = run.child?.remaining(orphans) ?? 0
-    var death = Death(end.status, traced: end.traced, leftovers: leftovers)
+    var death = Death(end.status, traced: TracerWatch.isThere(run.tracer), leftovers: leftovers)
     if case .signal(.kill, _) = end.status, !run.sentKill, oom.refreshed() > run.oomKills { death.oom = .perhaps }
     shell.post(run.service, .ended(id, death))
     if leftovers == 0 {

@@ -418,6 +418,8 @@ final class Shell {
   var version: DaemonVersion {
     var answer = DaemonVersion()
     answer.guarantees = surroundings.guarantees
+    answer.guarantees.append(
+      .init("debuggers", runs.noticesTracers ? "noticed" : "not noticed (needs CAP_NET_ADMIN, no container)"))
     return answer
   }
 

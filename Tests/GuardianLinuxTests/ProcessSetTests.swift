@@ -114,7 +114,6 @@ import Testing
     #expect(poll(&watch, 1, 20_000) == 1)
     let set = ProcessSet(leader: child.pid, run: run)
     #expect(members(set, mainLives: true).isEmpty)
-    #expect(!ChildReaper.traced(child.pid))
     _ = try Children.finish(child)
   }
 }

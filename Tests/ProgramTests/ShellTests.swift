@@ -69,6 +69,38 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test(
+      .enabled(
+        if: Place.program("python3") != nil && isRoot && Tracers.kernelTells,
+        "not shown: needs python3, root, and Linux 6.6"))
+    func `does not count a death under a debugger`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch, services: ["debugged": "command: [/bin/sleep, \"1000000\"]\nstartup-window: 1h\nlog: none\n"])
+      let pid = try #require(try await guardian.wait(for: "debugged", "runs") { $0["pid"].int != nil }["pid"].int)
+      // Attaches as gdb -p does, lets the fatal signal through, and is still there when the process is gone.
+      let debugger = """
+        import ctypes, os, signal, sys, time
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_long]
+        pid = \(pid)
+        assert libc.ptrace(0x4206, pid, 0, 0) == 0  # PTRACE_SEIZE
+        os.kill(pid, signal.SIGSEGV)
+        os.waitpid(pid, 0)
+        assert libc.ptrace(7, pid, 0, signal.SIGSEGV) == 0  # PTRACE_CONT
+        os.waitpid(pid, 0)
+        time.sleep(2)
+        """
+      let debugging = try await run([try #require(Place.program("python3")), "-c", debugger])
+      #expect(debugging.code == 0, "\(debugging.error)")
+      let after = try await guardian.wait(for: "debugged", "runs again") {
+        $0["pid"].int != nil && $0["pid"].int != pid && $0["phase"].string == "running"
+      }
+      #expect(after["last_end"]["signal"].string == "SEGV")
+      #expect(after["strikes"].int == 0)
+      try await guardian.stop()
+    }
+
     @Test func `keeps its notify socket to itself and its services' to theirs`() async throws {
       let scratch = try Scratch()
       let seen = scratch.path + "/seen"
@@ -258,5 +290,16 @@ extension Programs {
       #expect(try switches() == before)
       try await guardian.stop()
     }
+  }
+}
+
+enum Tracers {
+  /// The kernel tells of tracers alone, without every fork and exit, since 6.6.
+  static var kernelTells: Bool {
+    var name = utsname()
+    guard uname(&name) == 0 else { return false }
+    let release = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+    let numbers = release.split { !$0.isNumber }.prefix(2).compactMap { Int($0) }
+    return numbers.count == 2 && (numbers[0], numbers[1]) >= (6, 6)
   }
 }

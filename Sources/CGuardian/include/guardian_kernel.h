@@ -58,6 +58,13 @@ int guardian_is_noexec(const char *_Nonnull path);
 void guardian_use_one_arena(void);
 void guardian_trim_heap(void);
 
+/// Opens the kernel's news of tracers that attach and detach, of any process on the host; the caller owns the
+/// descriptor. -errno where they are not to be had: needs CAP_NET_ADMIN and the initial pid namespace. Before Linux 6.6
+/// it opens and stays silent. Netlink connector, PROC_EVENT_PTRACE.
+int guardian_tracers_open(void);
+/// 1 and `process` has the tracer `tracer` from now on (0: none); 0 where there is no news, or -errno (ENOBUFS: lost some).
+int guardian_tracers_read(int descriptor, pid_t *_Nonnull process, pid_t *_Nonnull tracer);
+
 /// The calling thread's number. gettid(2).
 pid_t guardian_thread_id(void);
 
