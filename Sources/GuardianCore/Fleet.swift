@@ -206,7 +206,11 @@ package struct Fleet: Sendable {
     checkShutdown()
   }
 
+  /// Rises whenever a service may have changed: what was derived from the same number is still true.
+  package private(set) var revision: UInt64 = 0
+
   private mutating func schedule(_ index: Int) {
+    revision &+= 1
     let due = machines[index]?.nextDeadline
     monotonicDue.set(due?.monotonic?.nanoseconds, for: index)
     bootDue.set(due?.boot?.nanoseconds, for: index)
@@ -249,9 +253,9 @@ package struct Fleet: Sendable {
 
   // MARK: Looking
 
-  package func status(of id: ServiceID, now: Now) -> ServiceStatus {
+  package func status(of id: ServiceID, now: Now, brief: Bool = false) -> ServiceStatus {
     guard machines.indices.contains(id.index) else { return ServiceStatus(name: "") }
-    return machines[id.index]?.status(now) ?? ServiceStatus(name: "")
+    return machines[id.index]?.status(now, brief: brief) ?? ServiceStatus(name: "")
   }
 
   package func summary() -> FleetSummary {

@@ -23,16 +23,23 @@ extension ServiceMachine {
   /// A changed definition waits for the next start.
   package var hasPendingDefinition: Bool { nextProcess != nil }
 
-  package func status(_ now: Now) -> ServiceStatus {
+  /// - Parameter brief: Without what takes a while to say and a table has no room for: run id, what would clear it,
+  ///   description, runbook and contact.
+  package func status(_ now: Now, brief: Bool = false) -> ServiceStatus {
     var status = ServiceStatus(name: spec.name.text)
-    status.description = spec.description
+    if !brief {
+      status.description = spec.description
+      status.run = phase.run?.id.description
+      status.clears = clears
+      status.runbook = spec.runbook
+      status.contact = spec.contact
+    }
     status.wanted = record.wanted
     status.phase = phase.name
     status.step = record.step
     status.settled = settled
     status.degraded = degraded
     if let run = phase.run {
-      status.run = run.id.description
       if !runHasEnded {
         status.pid = run.pid
         if let started = run.startedAt { status.uptimeMilliseconds = max(0, (now.monotonic - started).milliseconds) }
@@ -49,10 +56,7 @@ extension ServiceMachine {
     status.reason = reason
     status.kind = spec.kind
     status.observe = observing
-    status.clears = clears
     status.pendingDefinition = nextProcess != nil
-    status.runbook = spec.runbook
-    status.contact = spec.contact
     if let hold = record.hold {
       status.notes.append("held by \(hold.by) for another \((hold.until - now.boot).rounded.description)")
     }

@@ -50,6 +50,10 @@ final class Shell {
   private var armed: (monotonic: Instant?, boot: BootInstant?) = (nil, nil)
   private var asleepSince: Instant
   private var clockDistance: Int64
+  private var line = ""
+  private var lineRevision: UInt64?
+  /// Services whose output goes to the journal, as of the last reading.
+  private var streams = 0
   private var reloads: [(Reloaded) -> Void] = []
   private var reloading = false
   /// Since the heap was last tidied.
@@ -118,7 +122,7 @@ final class Shell {
     // Nobody keeps what was read: the fleet has what it needs of it.
     take(surroundings.loader(directories.configuration).load())
     turn()
-    host?.ready(summary().line)
+    host?.ready(summaryLine)
     while exitStatus == nil {
       let busy = fleetTold || !inbox.isEmpty || done < outputs.count || store.hasAnswers
       if !busy, configurationRead {
@@ -316,6 +320,10 @@ final class Shell {
     let now = SystemClocks.now()
     fleetTold = true
     let inForce = fleet.ids.compactMap { names[$0] }
+    defer {
+      streams = countStreams()
+      lineRevision = nil
+    }
     let change = definitions.apply(loaded, inForce: inForce, notifyDirectory: directories.notifyDirectory)
     for diagnostic in definitions.diagnostics {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
@@ -350,16 +358,16 @@ final class Shell {
   }
 
   /// The fleet is looked at once for all of them: each look at it from here copies its parts' references.
-  func statuses(of names: some Sequence<ServiceName>, now: Now) -> [ServiceStatus] {
+  func statuses(of names: some Sequence<ServiceName>, now: Now, brief: Bool) -> [ServiceStatus] {
     let fleet = fleet
-    return names.compactMap { status(of: $0, in: fleet, now: now) }
+    return names.compactMap { status(of: $0, in: fleet, now: now, brief: brief) }
   }
 
-  private func status(of name: ServiceName, in fleet: Fleet, now: Now) -> ServiceStatus? {
+  private func status(of name: ServiceName, in fleet: Fleet, now: Now, brief: Bool) -> ServiceStatus? {
     guard let id = fleet.id(named: name) else {
       return definitions.broken[name].map { Definitions.status(ofBroken: name, $0) }
     }
-    var status = fleet.status(of: id, now: now)
+    var status = fleet.status(of: id, now: now, brief: brief)
     if let facts = runs.facts[id] {
       status.log = facts.log
       status.statusText = facts.statusText
@@ -385,7 +393,16 @@ final class Shell {
     return fleet.plan(for: id, now: SystemClocks.now())
   }
 
-  func summary() -> FleetSummary {
+  /// Made anew only when something has changed: people ask more often than that.
+  private var summaryLine: String {
+    if lineRevision != fleet.revision {
+      line = summary().line
+      lineRevision = fleet.revision
+    }
+    return line
+  }
+
+  private func summary() -> FleetSummary {
     var summary = fleet.summary()
     let broken = definitions.broken.keys.sorted()
     if !broken.isEmpty {
@@ -399,7 +416,7 @@ final class Shell {
 
   var daemonSummary: DaemonSummary {
     var answer = DaemonSummary()
-    answer.line = summary().line
+    answer.line = summaryLine
     answer.state = store.state
     answer.diagnostics = definitions.diagnostics
     answer.warnings = surroundings.warnings
@@ -423,8 +440,8 @@ final class Shell {
     return answer
   }
 
-  /// Services whose output goes to the journal.
-  private var streams: Int {
+  /// How many services there are whose output goes to the journal.
+  private func countStreams() -> Int {
     let automatic = Journal.exists
     return fleet.ids.count { id in
       switch fleet.spec(of: id)?.log {
@@ -435,7 +452,7 @@ final class Shell {
     }
   }
 
-  private func tellStatus() { host?.status({ summary().line }, now: SystemClocks.monotonic()) }
+  private func tellStatus() { host?.status({ summaryLine }, now: SystemClocks.monotonic()) }
 
   // MARK: The end
 

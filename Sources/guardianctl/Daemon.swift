@@ -12,7 +12,7 @@ final class Daemon {
 
   private let socket: CInt
   private var frames = FrameBuffer(limit: 16 << 20)
-  private var buffer = [UInt8](repeating: 0, count: 256 << 10)
+  private var buffer = [UInt8](repeating: 0, count: 64 << 10)
   let path: String
 
   private init(socket: CInt, path: String) {
