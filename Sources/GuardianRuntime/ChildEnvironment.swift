@@ -12,7 +12,9 @@ import GuardianModel
 ///   they apply NOTIFY_SOCKET, WATCHDOG_USEC, JOURNAL_STREAM.
 struct ChildEnvironment {
   private var values: [(name: String, value: String)] = []
+  /// Where each name stands, once there are more than are quickly looked through: made at every start.
   private var places: [String: Int] = [:]
+  private static let few = 32
 
   static let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -26,16 +28,24 @@ struct ChildEnvironment {
   }
 
   subscript(name: String) -> String? {
-    get { places[name].map { values[$0].value } }
+    get { place(of: name).map { values[$0].value } }
     set {
       guard let newValue else { return }
-      if let place = places[name] {
+      if let place = place(of: name) {
         values[place].value = newValue
-      } else {
-        places[name] = values.count
-        values.append((name, newValue))
+        return
+      }
+      values.append((name, newValue))
+      if values.count == Self.few + 1 {
+        for (place, entry) in values.enumerated() { places[entry.name] = place }
+      } else if values.count > Self.few {
+        places[name] = values.count - 1
       }
     }
+  }
+
+  private func place(of name: String) -> Int? {
+    values.count > Self.few ? places[name] : values.firstIndex { $0.name == name }
   }
 
   mutating func add(_ variables: [EnvironmentVariable]) { for v in variables { self[v.name] = v.value } }

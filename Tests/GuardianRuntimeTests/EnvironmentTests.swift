@@ -51,6 +51,16 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
     #expect(json.contains(#""signal":"SEGV","core":true"#) && json.contains(#""disabled_plugins":["x"]"#))
   }
 
+  @Test(arguments: [20, 26, 27, 100]) func `lets the later entry win, however many there are`(count: Int) {
+    var environment = ChildEnvironment(user: alice, language: nil)
+    environment.add((0..<count).map { EnvironmentVariable("V\($0)", "first") })
+    environment.add((0..<count).map { EnvironmentVariable("V\($0)", "second") })
+    environment.add([EnvironmentVariable("HOME", "/elsewhere")])
+    #expect(environment.strings.count == 6 + count)
+    #expect(environment.strings.count { $0.hasSuffix("=second") } == count)
+    #expect(environment["HOME"] == "/elsewhere")
+  }
+
   @Test func `leaves out what execve cannot take`() {
     var environment = ChildEnvironment(user: alice, language: nil)
     environment.add([EnvironmentVariable("BAD", "a\0b")])
