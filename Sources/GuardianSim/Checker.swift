@@ -365,6 +365,8 @@ struct Checker {
   }
 
   private static func below(_ spec: ServiceSpec, _ step: Step) -> Step {
+    // Without escalation there is no step but the first.
+    if !spec.escalation.enabled { return .restart }
     if step > .safeMode, !spec.process.plugins.isEmpty { return .safeMode }
     if step > .repair, !spec.repairs.isEmpty { return .repair }
     return .restart
