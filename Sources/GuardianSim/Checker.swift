@@ -254,7 +254,8 @@ struct Checker {
       if models[index].heldUntil != nil { return .anything }
       if models[index].wanted != .up { return .anything }
       if death.traced { return .nothing }
-      if spec.restart == .never { return fatal ? .anything : .nothing }
+      // A trial that somebody killed is no observation, and is repeated whatever `restart` says.
+      if spec.restart == .never { return fatal || models[index].kind == .trial ? .anything : .nothing }
       if fatal { return .anything }
       if !models[index].signalled {
         if clean, spec.kind == .task {
