@@ -98,7 +98,7 @@ import Testing
   }
 
   @Test(arguments: ["backing-off", "waiting", "quarantined", "repairing", "finished"])
-  func `of a service that is removed in any phase leaves nothing`(_ phase: String) {
+  func `A17 of a service that is removed in any phase leaves nothing`(_ phase: String) {
     var talk = Conversation(
       fullService {
         $0.escalation.restart = 1

@@ -30,6 +30,22 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `A16 a crash after a failed reload restarts the service with the old command, whole`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["kept": Self.sleeper])
+      let first = try await guardian.wait(for: "kept", "settles") { $0["settled"].bool == true }
+      try guardian.configure("kept", "command: [/bin/echo, other]\nstartup-windw: 3s\n")
+      #expect(try await guardian.control("reload").code == 1)
+      kill(pid_t(try #require(first["pid"].int)), SIGSEGV)
+      let second = try await guardian.wait(for: "kept", "settles again") {
+        $0["settled"].bool == true && $0["run"] != first["run"]
+      }
+      let pid = try #require(second["pid"].int)
+      #expect(try Files.read("/proc/\(pid)/cmdline") == "/bin/sleep\0" + "1000000\0")
+      #expect(second["last_end"]["signal"].string == "SEGV" && second["strikes"].int == 0, "\(second)")
+      try await guardian.stop()
+    }
+
     @Test func `a second guardian on the same directories is told who holds them, and touches nothing`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(scratch, services: ["good": Self.sleeper])

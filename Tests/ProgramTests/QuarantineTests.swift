@@ -37,16 +37,16 @@ extension Programs {
       func times() throws -> [Int] { try Files.read(starts).split(separator: "\n").compactMap { Int($0) } }
       let actual = try times()
       #expect(actual.count == announced.count)
-      // The plan lets every run die at once; here each takes some milliseconds, which add up.
+      // The plan lets every run die at once; here each takes some milliseconds, more on a busy machine, which add up.
       for (n, (time, entry)) in zip(actual, announced).enumerated() {
-        let offset = (time - actual[0]) / 1_000_000, slack = 150 + 60 * n
+        let offset = (time - actual[0]) / 1_000_000, slack = 300 + 100 * n
         let earliest = try #require(entry["earliest_ms"].int), latest = try #require(entry["latest_ms"].int)
         #expect(offset >= earliest - 20 && offset <= latest + slack, "start \(n): \(offset) ms, announced \(entry)")
       }
 
       // The trial fails and the next one is further away.
       let again = try await guardian.wait(for: "doomed", "is back from its trial") {
-        (try? times().count) == 8 && $0["phase"].string == "quarantined"
+        $0["restarts"].int == 7 && $0["phase"].string == "quarantined"
       }
       let trial = try times()[7], wait = (trial - actual[6]) / 1_000_000
       #expect(wait >= 2_900 && wait < 6_000, "the trial came after \(wait) ms")
