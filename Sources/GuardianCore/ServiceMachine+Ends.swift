@@ -241,7 +241,7 @@ extension ServiceMachine {
       died(
         early: end, run,
         detail: end.leftovers > 0
-          ? "it left \(end.leftovers) processes behind and seems to put itself in the background; run it in the foreground"
+          ? "it left \(processes(end.leftovers)) behind and seems to put itself in the background; run it in the foreground"
           : "a daemon should stay up", &turn)
     }
   }
@@ -273,7 +273,8 @@ extension ServiceMachine {
     let step = record.step
     let allowed = spec.strikesAllowed(on: step)
     note(.strike(step: step, count: record.strikes, allowed: allowed), &turn)
-    reason = "\(end.description) after \(end.uptime.description)" + (detail.isEmpty ? "" : "; " + detail)
+    reason =
+      end.description + (end.hadBegun ? " after \(end.uptime.description)" : "") + (detail.isEmpty ? "" : "; " + detail)
     guard allowed > 0 else { return backOff(then: .act, &turn) }
     let up = spec.step(after: step)
     // Plain restarts cannot cure these classes, so none is wasted on them where a better step is to be had.

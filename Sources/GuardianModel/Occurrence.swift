@@ -78,7 +78,13 @@ package struct Occurrence: Hashable, Sendable {
   }
 }
 
+/// `1 process`, `2 processes`.
+package func processes(_ count: Int) -> String { count == 1 ? "1 process" : "\(count) processes" }
+
 extension End {
+  /// It came to an exec: there is a time after which it ended.
+  package var hadBegun: Bool { if case .exec = cause { false } else { true } }
+
   /// `exit 1`, `SIGSEGV (core dumped)`, `out of memory`, `not ready within start-timeout`, …
   package var description: String {
     let how =
@@ -117,8 +123,8 @@ extension Occurrence {
     case .ready: return "ready"
     case .settled(_, let degraded): return degraded ? "settled, degraded" : "settled"
     case .ended(let end):
-      return "ended after \(end.uptime.description): \(end.description)"
-        + (end.leftovers > 0 ? ", leaving \(end.leftovers) processes behind" : "")
+      return (end.hadBegun ? "ended after \(end.uptime.description): " : "did not start: ") + end.description
+        + (end.leftovers > 0 ? ", leaving \(processes(end.leftovers)) behind" : "")
     case .strike(let step, let count, let allowed):
       // 0: no number of strikes ends this step, as with `escalation: off`.
       return "strike \(count)" + (allowed > 0 ? " of \(allowed)" : "") + " on step \(step.rawValue)"
@@ -149,7 +155,7 @@ extension Occurrence {
       return "waiting for resources: \(failure.sentence); next try in \(retry.description)"
     case .observed(let would): return "observe mode: would take step \(would.rawValue) now"
     case .stuck(let pids, let since):
-      return "\(pids) processes still there \(since.description) after SIGKILL; the kernel has not let them go"
+      return "\(processes(pids)) still there \(since.description) after SIGKILL; the kernel has not let them go"
     case .volatile: return "the state could not be saved in time; going on without"
     case .resumed(let slept): return "the clock stood for \(slept.description); windows extended"
     case .internalError(let text): return "internal error: \(text); this service is held, please report it"

@@ -13,6 +13,8 @@ struct Definitions {
   /// The last good guardian.yaml.
   private(set) var host = HostSpec()
   private(set) var hostIsStale = false
+  /// The last reading could not even list the services.
+  private(set) var directoryIsUnusable = false
   /// Good services of the last reading.
   private(set) var count = 0
 
@@ -28,6 +30,7 @@ struct Definitions {
     diagnostics = loaded.diagnostics
     if let good = loaded.host { host = good }
     hostIsStale = loaded.host == nil
+    directoryIsUnusable = !loaded.listed
     // An unreadable directory says nothing about any service.
     guard loaded.listed else { return Change() }
 

@@ -21,15 +21,13 @@ package func guardianMain(_ arguments: [String]) -> Int32 {
   let directories = Directories(options, root: geteuid() == 0, environment: environmentVariable)
   switch options.mode {
   case .help:
-    output(Options.usage + "\n")
-    return 0
+    return output(Options.usage + "\n") ? 0 : 1
   case .version:
-    output("guardian \(guardianVersion)\n")
-    return 0
+    return output("guardian \(guardianVersion)\n") ? 0 : 1
   case .check:
     let check = ConfigurationCheck(Surroundings.look().loader(directories.configuration).load())
-    output(options.json ? check.json + "\n" : check.lines.map { $0 + "\n" }.joined())
-    return check.exitStatus
+    let told = output(options.json ? check.json + "\n" : check.lines.map { $0 + "\n" }.joined())
+    return told ? check.exitStatus : max(check.exitStatus, 1)
   case .plan(let name): return plan(name, directories)
   case .moveAside(let path): return moveAside(path)
   case .run: return run(directories)
@@ -47,21 +45,26 @@ private func blockSignals() {
 
 private func complain(_ text: String) { _ = StandardError.write("guardian: \(text)\n") }
 
-private func output(_ text: String) {
+/// False if the text did not all get out: an answer that nobody can read is none. The reason has been told.
+private func output(_ text: String) -> Bool {
   var rest = Array(text.utf8)[...]
   while !rest.isEmpty {
     let written = rest.withUnsafeBytes { write(1, $0.baseAddress, $0.count) }
     if written < 0 && errno == EINTR { continue }
-    guard written > 0 else { return }
+    guard written > 0 else {
+      if errno != EPIPE { complain("cannot write the answer: \(String(cString: strerror(errno)))") }
+      return false
+    }
     rest = rest.dropFirst(written)
   }
+  return true
 }
 
 private func plan(_ text: String, _ directories: Directories) -> Int32 {
   let loaded = Surroundings.look().loader(directories.configuration).load()
   if let spec = loaded.services.first(where: { $0.name.text == text }) {
-    output(String(decoding: Reply.planObject(name: text, entries: Fleet.plan(spec)), as: UTF8.self) + "\n")
-    return 0
+    return output(String(decoding: Reply.planObject(name: text, entries: Fleet.plan(spec)), as: UTF8.self) + "\n")
+      ? 0 : 1
   }
   if let name = ServiceName(text), let why = loaded.byService[name] {
     for diagnostic in why { complain(diagnostic.description) }
@@ -73,7 +76,17 @@ private func plan(_ text: String, _ directories: Directories) -> Int32 {
   return 4
 }
 
+/// Whoever starts guardian with standard descriptors closed must not have a lock or a socket take their numbers: words
+/// would be written into it, and `log: inherit` would hand it to services, who would hold the lock after guardian's end.
+private func fillStandardDescriptors() {
+  for number in STDIN_FILENO...STDERR_FILENO where fcntl(number, F_GETFD) < 0 {
+    // The lowest free number is the one that is missing.
+    _ = open("/dev/null", O_RDWR)
+  }
+}
+
 private func run(_ directories: Directories) -> Int32 {
+  fillStandardDescriptors()
   Heap.useOneArena()
   let log = OwnLog()
   var surroundings = Surroundings.look()
@@ -94,7 +107,6 @@ private func run(_ directories: Directories) -> Int32 {
   } catch {
     // Supervision goes on without a place to remember anything.
     surroundings.warnings.append("the state is not kept: \(error)")
-    log.note(.warning, "the state is not kept: \(error)")
   }
   do {
     try prepareNotifyDirectory(directories.notifyDirectory)
@@ -131,6 +143,6 @@ private func prepareNotifyDirectory(_ path: String) throws(SystemError) {
 /// Guardian's own repair: its words go to the service's log, its exit status to the ladder.
 private func moveAside(_ path: String) -> Int32 {
   let outcome = MoveAside.perform(path)
-  output(outcome.message + "\n")
+  _ = output(outcome.message + "\n")
   return outcome.exitCode
 }

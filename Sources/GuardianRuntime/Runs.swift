@@ -74,6 +74,23 @@ final class ServiceFacts {
   var notes: [String] = []
   var droppedNotifications = 0
   var lastDropLine = Instant(nanoseconds: .min)
+  /// What the last round of repairs came to, as in `fix-aof done, drop-cache failed: exit 1`.
+  private var repairs = "", repairRound = 0
+  /// For `status`: a service that is well after a repair, or beyond help, tells which repairs were made.
+  var repairStory: String? { repairs.isEmpty ? nil : "repairs, round \(repairRound): \(repairs)" }
+
+  func remember(_ kind: Occurrence.Kind) {
+    switch kind {
+    case .repairStarted(_, _, let round):
+      if round != repairRound { (repairs, repairRound) = ("", round) }
+    case .repairEnded(_, let name, let result):
+      // A round has few repairs; a story that is too long for status is in the log.
+      guard repairs.utf8.count < 1_024 else { return }
+      repairs += (repairs.isEmpty ? "" : ", ") + "\(name) \(result.description)"
+    case .deescalated(_, .restart), .reset, .released: (repairs, repairRound) = ("", 0)
+    default: break
+    }
+  }
   deinit { notifySource?.cancel() }
 }
 

@@ -173,7 +173,9 @@ final class Shell {
       switch output {
       case .act(let id, .save(let record, let ticket)): saves.append((id, record, ticket))
       // Said when it has been done: a start does not wait for the words about the death before it.
-      case .act(_, .record(let occurrence)): records.append(occurrence)
+      case .act(let id, .record(let occurrence)):
+        records.append(occurrence)
+        runs.facts[id]?.remember(occurrence.kind)
       case .act(let id, let action): perform(action, for: id)
       case .answer(let request, let answer): control.answer(request, answer)
       case .allStopped:
@@ -372,6 +374,7 @@ final class Shell {
       status.log = facts.log
       status.statusText = facts.statusText
       status.notes += facts.notes
+      if let story = facts.repairStory { status.notes.append(story) }
       if facts.droppedNotifications > 0 {
         status.notes.append("\(facts.droppedNotifications) unusable notifications were dropped")
       }
@@ -420,7 +423,9 @@ final class Shell {
     answer.state = store.state
     answer.diagnostics = definitions.diagnostics
     answer.warnings = surroundings.warnings
-    if definitions.hostIsStale {
+    if definitions.directoryIsUnusable {
+      answer.warnings.append("the configuration directory cannot be used: no service was added, changed or removed")
+    } else if definitions.hostIsStale {
       answer.warnings.append("guardian.yaml is not valid: its last good copy, or the defaults, are in force")
     }
     if log.dropped > 0 { answer.warnings.append("\(log.dropped) log records were lost") }

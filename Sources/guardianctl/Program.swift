@@ -263,7 +263,7 @@ struct Program {
     case .error(.configurationFault(let diagnostics)):
       for diagnostic in diagnostics { complain(diagnostic.description) }
       let error = ControlError.configurationFault(diagnostics)
-      complain(error.sentence + "; services keep their last good definition")
+      complain(error.sentence + "; a service with a fault keeps its last good definition, if it had one")
       if invocation.json { json { encode(error, into: &$0) } }
       return error.exitCode
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)

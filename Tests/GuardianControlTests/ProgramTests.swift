@@ -277,7 +277,8 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
     Order(
       line: "reload", status: 1, output: "",
       errors: "guardianctl: services/a.yaml:2:3: unknown key 'x'\n"
-        + "guardianctl: the configuration has a fault; services keep their last good definition\n"),
+        + "guardianctl: the configuration has a fault; a service with a fault keeps its last good definition, if it had one\n"
+    ),
     Order(line: "plan nosuch", status: 4, output: "", errors: "guardianctl: nosuch: no such service\n"),
   ])
   func `tells the truth about an order`(_ c: Order) {

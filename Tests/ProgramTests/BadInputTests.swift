@@ -46,6 +46,80 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `closed standard descriptors are not taken by a lock, which services would inherit`() async throws {
+      let scratch = try Scratch()
+      for name in ["config", "config/services", "state", "run"] { _ = try scratch.directory(name) }
+      let yaml = "command: [/bin/sh, -c, \"exec sleep 1000000\"]\nstartup-window: 100ms\nlog: inherit\n"
+      try Files.write(yaml, to: scratch.path + "/config/services/heir.yaml")
+      let directories = "--config \(scratch.path)/config --state \(scratch.path)/state --runtime \(scratch.path)/run"
+      let process = try Process([
+        "/bin/sh", "-c", "exec \(Place.products)/guardian \(directories) <&- >&- 2>&-",
+      ])
+      defer { kill(process.pid, SIGTERM) }
+      let control = [Place.products + "/guardianctl", "--runtime", scratch.path + "/run", "--json", "status", "heir"]
+      let pid = try await eventually("the service settles", seconds: 20) { () -> Int32? in
+        guard process.poll() == nil else { throw Failure("guardian ended") }
+        let told = try await run(control)
+        guard told.code == 0 else { return nil }
+        return try JSON(told.output)["services"].array.first?["pid"].int.map { Int32($0) }
+      }
+      for owner in [process.pid, pid] {
+        for number in 0...2 {
+          var buffer = [UInt8](repeating: 0, count: 4_096)
+          let length = readlink("/proc/\(owner)/fd/\(number)", &buffer, buffer.count)
+          #expect(String(decoding: buffer.prefix(max(0, length)), as: UTF8.self) == "/dev/null", "fd \(number)")
+        }
+      }
+      kill(process.pid, SIGTERM)
+      #expect(try await process.wait() == 0)
+    }
+
+    @Test(.enabled(if: Files.exists("/dev/full"), "needs /dev/full"))
+    func `an answer of guardian itself that does not get out is a failure`() async throws {
+      let scratch = try Scratch()
+      for name in ["config", "config/services"] { _ = try scratch.directory(name) }
+      try Files.write(Self.sleeper, to: scratch.path + "/config/services/good.yaml")
+      for arguments in [["--help"], ["--version"], ["--check"], ["--check", "--json"], ["--plan", "good"]] {
+        let process = try Process(
+          [Place.products + "/guardian", "--config", scratch.path + "/config"] + arguments, output: "/dev/full")
+        #expect(try await process.wait() == 1, "\(arguments)")
+      }
+    }
+
+    @Test func `a command that cannot be run did not end after any time`() async throws {
+      let scratch = try Scratch()
+      try Files.write("no program", to: scratch.path + "/text", mode: 0o644)
+      let guardian = try await Guardian(
+        scratch, services: ["text": "command: [\(scratch.path)/text]\nlog: none\nbackoff: {first: 1h, max: 1h}\n"])
+      try await guardian.wait(for: "text", "backs off") { $0["phase"].string == "backing-off" }
+      let told = try await guardian.control("status", "text")
+      #expect(told.output.contains("it is not executable"), "\(told)")
+      for words in ["after 0s", "after less than"] { #expect(!told.output.contains(words), "\(told)") }
+      try await guardian.stop()
+    }
+
+    @Test func `status tells which repairs were made and what came of them`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "sick": """
+          command: [/bin/sh, -c, "test -e \(scratch.path)/cured && exec sleep 1000000; exit 1"]
+          startup-window: 100ms
+          log: none
+          backoff: {first: 0s}
+          escalation: {restart: 1, repair: 1}
+          repair:
+            - {name: useless, run: [/bin/sh, -c, "exit 3"]}
+            - {name: cure, run: [/bin/touch, \(scratch.path)/cured]}
+          """
+        ])
+      try await guardian.wait(for: "sick", "settles") { $0["settled"].bool == true }
+      let told = try await guardian.control("status", "sick")
+      #expect(told.output.contains("repairs, round 1: useless failed: exit 3, cure done"), "\(told)")
+      try await guardian.stop()
+    }
+
     @Test func `a second guardian on the same directories is told who holds them, and touches nothing`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(scratch, services: ["good": Self.sleeper])

@@ -175,8 +175,12 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
   if let end = s.lastEnd {
     add(
       "Last end",
-      "\(end.text.isEmpty ? end.cause : end.text) after "
-        + (end.uptimeMilliseconds == 0 ? "less than 1ms, " : "\(shortTime(milliseconds: end.uptimeMilliseconds)), ")
+      (end.text.isEmpty ? end.cause : end.text)
+        // What did not come to an exec did not run for any time.
+        + (end.cause == "exec"
+          ? ", "
+          : end.uptimeMilliseconds == 0
+            ? " after less than 1ms, " : " after \(shortTime(milliseconds: end.uptimeMilliseconds)), ")
         + "\(clock(end.at))\(ago(end.at)); cause \(end.cause), class \(end.crashClass)")
   }
   add("Why", s.reason)
