@@ -69,6 +69,26 @@ package func encode(_ s: ServiceStatus, brief: Bool, into json: inout JSONWriter
 }
 
 /// Usual values, left out: running, settled, wanted up, step restart, nothing held, no strikes.
+/// The members of `Reload`'s reply, in an object that is open.
+package func encodeReload(
+  services: Int, _ change: ReloadChange, _ diagnostics: [Diagnostic], into json: inout JSONWriter
+) {
+  json.key("services")
+  json.integer(services)
+  json.key("added")
+  json.strings(change.added)
+  json.key("changed")
+  json.strings(change.changed)
+  json.key("removed")
+  json.strings(change.removed)
+  json.key("next_start")
+  json.strings(change.nextStart)
+  json.key("unchanged")
+  json.integer(change.unchanged)
+  json.key("diagnostics")
+  encode(diagnostics, into: &json)
+}
+
 private func encodeBrief(_ s: ServiceStatus, into json: inout JSONWriter) {
   if s.wanted != .up {
     json.key("wanted")

@@ -86,7 +86,16 @@ package let supervisorInterface = """
   method Hold(name: string, for_ms: int, wait: ?bool) -> (name: string, note: string)
 
   # Reads the configuration again. One bad file harms no other service.
-  method Reload() -> (services: int, diagnostics: []Diagnostic)
+  # 'next_start' are those of 'changed' that run on as they were until their next start.
+  method Reload() -> (
+    services: int,
+    added: []string,
+    changed: []string,
+    removed: []string,
+    next_start: []string,
+    unchanged: int,
+    diagnostics: []Diagnostic
+  )
 
   # What would happen, and when, if the service kept dying; from its present state, or from zero.
   method Plan(name: string, from_start: ?bool) -> (name: string, entries: []PlanEntry)

@@ -68,13 +68,10 @@ package enum Reply {
   }
 
   /// The configuration has been read again: no error in it, perhaps warnings. With errors: `configurationFault`.
-  package static func reloaded(services: Int, diagnostics: [Diagnostic], into bytes: inout [UInt8]) {
-    message(into: &bytes) { json in
-      json.key("services")
-      json.integer(services)
-      json.key("diagnostics")
-      encode(diagnostics, into: &json)
-    }
+  package static func reloaded(
+    services: Int, _ change: ReloadChange, diagnostics: [Diagnostic], into bytes: inout [UInt8]
+  ) {
+    message(into: &bytes) { encodeReload(services: services, change, diagnostics, into: &$0) }
   }
 
   package static func plan(name: String, entries: [PlanEntry], into bytes: inout [UInt8]) {

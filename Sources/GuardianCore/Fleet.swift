@@ -83,6 +83,12 @@ package struct Fleet: Sendable {
   /// In order of name.
   package var ids: [ServiceID] { inOrder.map(\.id) }
   package var count: Int { numbers.count }
+  /// The service's definition as it was read last, whether its process keys are in force yet or not.
+  package func latestSpec(of id: ServiceID) -> ServiceSpec? {
+    guard var spec = spec(of: id) else { return nil }
+    if let process = machine(id.index)?.nextProcess { spec.process = process.value }
+    return spec
+  }
   /// The service's definition in force.
   package func spec(of id: ServiceID) -> ServiceSpec? { machine(id.index)?.spec }
   package func machine(of id: ServiceID) -> ServiceMachine? { machine(id.index) }

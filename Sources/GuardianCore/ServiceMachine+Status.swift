@@ -58,7 +58,9 @@ extension ServiceMachine {
     status.observe = observing
     status.pendingDefinition = nextProcess != nil
     if let hold = record.hold {
-      status.notes.append("held by \(hold.by) for another \((hold.until - now.boot).rounded.description)")
+      status.notes.append(
+        "held by \(hold.by) for another \((hold.until - now.boot).rounded.description): neither started, stopped nor repaired"
+      )
     }
     if volatile { status.notes.append("its state could not be saved and is kept in memory only") }
     return status

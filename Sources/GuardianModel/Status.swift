@@ -83,6 +83,15 @@ package struct FleetSummary: Hashable, Sendable {
   package init() {}
 }
 
+/// What reading the configuration again has changed, by name.
+package struct ReloadChange: Hashable, Sendable {
+  package var added: [String] = [], changed: [String] = [], removed: [String] = []
+  /// Those of `changed` whose process keys take effect at the next start only.
+  package var nextStart: [String] = []
+  package var unchanged = 0
+  package init() {}
+}
+
 /// One line of what `plan` announces.
 package struct PlanEntry: Hashable, Sendable {
   /// From the plan's beginning, without jitter and with all of it.

@@ -302,7 +302,7 @@ final class ControlServer {
       if result.hasErrors {
         Reply.error(.configurationFault(result.diagnostics), into: &client.output)
       } else {
-        Reply.reloaded(services: result.services, diagnostics: result.diagnostics, into: &client.output)
+        Reply.reloaded(services: result.services, result.change, diagnostics: result.diagnostics, into: &client.output)
       }
     }
     go(on: key, client)

@@ -13,7 +13,10 @@ package struct Directories: Hashable, Sendable {
     }
     func xdg(_ name: String, _ fallback: String) -> String {
       if let base = environment(name), base.hasPrefix("/") { return base + "/guardian" }
-      return (environment("HOME").flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "/") + fallback
+      // Without a HOME, as under some container runtimes, the root: what cannot be had there is said by name.
+      var home = environment("HOME").flatMap { $0.hasPrefix("/") ? $0 : nil } ?? ""
+      while home.hasSuffix("/") { home.removeLast() }
+      return home + fallback
     }
     let runtimeFallback = "/tmp/guardian-\(getuid())"
     configuration =

@@ -155,7 +155,8 @@ final class HookTable {
     spawn.nice = shell.surroundings.nice
     spawn.oomScoreAdjust = shell.surroundings.oomScoreAdjust
 
-    let output = shell.output(spec.log, identifier: request.context.service.text)
+    // What a hook has to say is evidence, also where nobody wants the service's own words.
+    let output = shell.output(spec.log == .none ? .automatic : spec.log, identifier: request.context.service.text)
     defer { if let number = output.stream { close(number) } }
     if let number = output.stream { environment["JOURNAL_STREAM"] = Journal.streamName(of: number) }
     spawn.output = output.target

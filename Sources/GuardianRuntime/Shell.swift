@@ -78,6 +78,7 @@ final class Shell {
   /// What came of reading the configuration again.
   struct Reloaded {
     var services = 0
+    var change = ReloadChange()
     var diagnostics: [Diagnostic] = []
     var hasErrors: Bool { diagnostics.contains { $0.severity == .error } }
   }
@@ -305,8 +306,8 @@ final class Shell {
   }
 
   private func reloaded(_ loaded: LoadedConfiguration) {
-    if !stopping { take(loaded) }
-    reloadEnded(Reloaded(services: definitions.count, diagnostics: definitions.diagnostics))
+    let change = stopping ? ReloadChange() : take(loaded)
+    reloadEnded(Reloaded(services: definitions.count, change: change, diagnostics: definitions.diagnostics))
   }
 
   private func reloadEnded(_ result: Reloaded) {
@@ -317,7 +318,7 @@ final class Shell {
     for then in waiting { then(result) }
   }
 
-  private func take(_ loaded: LoadedConfiguration) {
+  @discardableResult private func take(_ loaded: LoadedConfiguration) -> ReloadChange {
     configurationRead = true
     let now = SystemClocks.now()
     fleetTold = true
@@ -330,16 +331,26 @@ final class Shell {
     for diagnostic in definitions.diagnostics {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
     }
-    for name in change.removed { if let id = fleet.id(named: name) { fleet.handle(.removed, for: id, now: now) } }
+    var told = ReloadChange()
+    for name in change.removed {
+      guard let id = fleet.id(named: name) else { continue }
+      told.removed.append(name.text)
+      fleet.handle(.removed, for: id, now: now)
+    }
     for spec in change.defined {
       if let id = fleet.id(named: spec.name) {
+        let isNew = fleet.latestSpec(of: id) != spec
         fleet.handle(.defined(spec), for: id, now: now)
+        if isNew { told.changed.append(spec.name.text) } else { told.unchanged += 1 }
+        if isNew, fleet.machine(of: id)?.hasPendingDefinition == true { told.nextStart.append(spec.name.text) }
       } else {
+        told.added.append(spec.name.text)
         let id = fleet.add(spec, record: nil, now: now)
         names[id] = spec.name
         fleet.handle(.begin, for: id, now: now)
       }
     }
+    return told
   }
 
   // MARK: What people ask

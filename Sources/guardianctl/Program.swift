@@ -17,9 +17,7 @@ struct Program {
 
   private mutating func perform() -> Int32 {
     switch parseArguments(arguments) {
-    case .help:
-      output.bytes += helpText.utf8
-      return ExitCode.done
+    case .help(let json): return help(json: json)
     case .version(let json):
       if json {
         self.json { json in
@@ -44,10 +42,20 @@ struct Program {
     case .plan: return plan(invocation)
     case .check: return check(invocation)
     case .version: return version(invocation)
-    case .help:
-      output.bytes += helpText.utf8
-      return ExitCode.done
+    case .help: return help(json: invocation.json)
     }
+  }
+
+  private mutating func help(json: Bool) -> Int32 {
+    if json {
+      self.json { json in
+        json.key("help")
+        json.string(helpText)
+      }
+    } else {
+      output.bytes += helpText.utf8
+    }
+    return ExitCode.done
   }
 
   // MARK: - Verbs
@@ -87,6 +95,7 @@ struct Program {
     if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
 
     var worst = services.reduce(0) { max($0, $1.exitCode(named: named)) }
+    if !named, services.isEmpty { worst = max(worst, summary.exitCodeWithoutServices) }
     if !missing.isEmpty { worst = max(worst, ExitCode.noSuchService) }
     for name in missing { complain("no such service: \(name)") }
 
@@ -138,7 +147,8 @@ struct Program {
     var bytes: [UInt8] = [UInt8(ascii: "[")]
     switch try daemon.listedServices(list, patience: patience, into: &bytes) {
     case .failure(let error): return fail(error.exitCode, error.word, error.sentence, json: true)
-    case .success(let worst):
+    case .success(var worst):
+      if bytes.count == 1 { worst = max(worst, summary.exitCodeWithoutServices) }
       bytes.append(UInt8(ascii: "]"))
       json { json in
         json.key("summary")
@@ -247,17 +257,12 @@ struct Program {
       return fail(error, json: invocation.json)
     }
     switch body {
-    case .reloaded(let services, let diagnostics):
+    case .reloaded(let services, let change, let diagnostics):
       for diagnostic in diagnostics { complain(diagnostic.description) }
       if invocation.json {
-        json { json in
-          json.key("services")
-          json.integer(services)
-          json.key("diagnostics")
-          encode(diagnostics, into: &json)
-        }
+        json { encodeReload(services: services, change, diagnostics, into: &$0) }
       } else {
-        output.bytes += "configuration read again: \(services) \(services == 1 ? "service" : "services")\n".utf8
+        output.bytes += reloadText(services: services, change).utf8
       }
       return ExitCode.done
     case .error(.configurationFault(let diagnostics)):

@@ -67,9 +67,9 @@ import Testing
   }
 
   @Test func `asks for help and version anywhere`() {
-    #expect(parseArguments(["stop", "--help"]) == .help)
-    #expect(parseArguments(["-h"]) == .help)
-    #expect(parseArguments(["help", "stop"]) == .help)
+    #expect(parseArguments(["stop", "--help"]) == .help(json: false))
+    #expect(parseArguments(["-h"]) == .help(json: false))
+    #expect(parseArguments(["help", "stop"]) == .help(json: false))
     #expect(parseArguments(["--version", "--json"]) == .version(json: true))
   }
 

@@ -227,9 +227,15 @@ import Testing
       Diagnostic(file: "services/web.yaml", line: 3, column: 1, what: "unknown key 'backof'", suggestion: "backoff"),
       Diagnostic(.warning, file: "guardian.yaml", what: "empty", why: "nothing in it"),
     ]
+    var change = ReloadChange()
+    change.added = ["new"]
+    change.changed = ["web", "db"]
+    change.nextStart = ["db"]
+    change.removed = ["old"]
+    change.unchanged = 9
     #expect(
-      both(.reload) { Reply.reloaded(services: 12, diagnostics: faults, into: &$0) }
-        == .reloaded(services: 12, diagnostics: faults))
+      both(.reload) { Reply.reloaded(services: 12, change, diagnostics: faults, into: &$0) }
+        == .reloaded(services: 12, change, diagnostics: faults))
     let entries = [
       PlanEntry(
         earliest: .milliseconds(500), latest: .milliseconds(550), action: "start", step: .safeMode, strikes: 1,

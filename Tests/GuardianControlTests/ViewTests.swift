@@ -83,6 +83,29 @@ private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: Sourc
   }
 }
 
+@Suite struct `the answer to a reload` {
+  @Test func `names what changed, and what waits for the next start`() {
+    var change = ReloadChange()
+    change.added = ["new"]
+    change.changed = ["db", "web"]
+    change.nextStart = ["db"]
+    change.unchanged = 9
+    #expect(
+      reloadText(services: 12, change) == """
+        configuration read again: 12 services, 1 added (new), 2 changed (db, web), 9 unchanged
+        in part from the next start on: db
+
+        """)
+  }
+  @Test func `says so when nothing changed, and never lists thousands`() {
+    var change = ReloadChange()
+    change.unchanged = 1
+    #expect(reloadText(services: 1, change) == "configuration read again: 1 service, nothing changed\n")
+    change.removed = (0..<1000).map { "s\($0)" }
+    #expect(reloadText(services: 1, change).utf8.count < 160)
+  }
+}
+
 @Suite struct `the details of status` {
   @Test(arguments: [40, 80])
   func `tell the whole story`(width: Int) {

@@ -30,6 +30,40 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `CASES 52 and 53: a reload says what it changed, and applies what needs no restart`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch, services: ["policy": Self.sleeper, "process": Self.sleeper, "same": Self.sleeper])
+      let policy = try await guardian.wait(for: "policy", "settles") { $0["settled"].bool == true }
+      try await guardian.wait(for: "process", "settles") { $0["settled"].bool == true }
+      try guardian.configure("policy", Self.sleeper + "restart: never\n")
+      try guardian.configure("process", Self.sleeper + "umask: \"0077\"\n")
+      try guardian.configure("new", Self.sleeper)
+      let reload = try await guardian.control("--json", "reload")
+      let told = try JSON(reload.output)
+      #expect(reload.code == 0 && told["schema"].int == 1, "\(reload)")
+      #expect(told["added"].array.compactMap(\.string) == ["new"])
+      #expect(told["changed"].array.compactMap(\.string) == ["policy", "process"])
+      #expect(told["next_start"].array.compactMap(\.string) == ["process"])
+      #expect(told["unchanged"].int == 1 && told["removed"].array.isEmpty)
+      let again = try await guardian.control("reload")
+      #expect(again.output == "configuration read again: 4 services, nothing changed\n", "\(again)")
+      #expect(try await guardian.status("policy")["pid"] == policy["pid"], "nothing restarts by surprise")
+      kill(pid_t(try #require(policy["pid"].int)), SIGSEGV)
+      try await guardian.wait(for: "policy", "is left alone") { $0["phase"].string == "finished" }
+      #expect(try await guardian.control("status", "policy").code == 3)
+      try await guardian.stop()
+    }
+
+    @Test func `a configuration that is refused whole is no idle guardian`() async throws {
+      let scratch = try Scratch()
+      chmod(scratch.path, 0o777)  // whoever may write here may put another directory in the configuration's place
+      let guardian = try await Guardian(scratch, services: [:])
+      #expect(try await guardian.control("status").code == 5)
+      #expect(try await guardian.control("--json", "status").code == 5)
+      try await guardian.stop()
+    }
+
     @Test func `A16 a crash after a failed reload restarts the service with the old command, whole`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(scratch, services: ["kept": Self.sleeper])

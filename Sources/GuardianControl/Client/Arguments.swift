@@ -37,7 +37,7 @@ extension Invocation {
 
 package enum ParsedArguments: Hashable, Sendable {
   case run(Invocation)
-  case help
+  case help(json: Bool)
   case version(json: Bool)
   /// Exit 64; `json` as far as it has been seen anywhere on the line.
   case usage(String, json: Bool)
@@ -90,8 +90,8 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     }
   }
 
-  if seen.contains(where: { $0.option == .help }) { return .help }
   let json = seen.contains { $0.option == .json }
+  if seen.contains(where: { $0.option == .help }) { return .help(json: json) }
   if seen.contains(where: { $0.option == .version }) { return .version(json: json) }
 
   var invocation = Invocation()
@@ -104,7 +104,7 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     // A name given twice is one service.
     for name in words.dropFirst() where !invocation.names.contains(name) { invocation.names.append(name) }
   }
-  if invocation.verb == .help { return .help }
+  if invocation.verb == .help { return .help(json: json) }
   let verb = invocation.verb.rawValue
   switch invocation.verb.names {
   case .none:

@@ -5,7 +5,7 @@ package import GuardianModel
 package enum ReplyBody: Hashable, Sendable {
   case services([ServiceStatus], missing: [String])
   case done(note: String)
-  case reloaded(services: Int, diagnostics: [Diagnostic])
+  case reloaded(services: Int, ReloadChange, diagnostics: [Diagnostic])
   case plan(Plan)
   case summary(DaemonSummary)
   case version(DaemonVersion)
@@ -74,7 +74,15 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
     for element in list.elements { services.append(try decodeService(element, brief: brief)) }
     return .services(services, missing: try optionalStrings(p, "missing"))
   case .start, .stop, .restart, .release, .reset, .hold: return .done(note: try optionalText(p, "note") ?? "")
-  case .reload: return .reloaded(services: Int(try integer(p["services"], "services")), diagnostics: try diagnostics(p))
+  case .reload:
+    var change = ReloadChange()
+    change.added = try optionalStrings(p, "added")
+    change.changed = try optionalStrings(p, "changed")
+    change.removed = try optionalStrings(p, "removed")
+    change.nextStart = try optionalStrings(p, "next_start")
+    change.unchanged = present(p, "unchanged") == nil ? 0 : Int(try integer(p["unchanged"], "unchanged"))
+    return .reloaded(
+      services: Int(try integer(p["services"], "services")), change, diagnostics: try diagnostics(p))
   case .plan: return .plan(try plan(p))
   case .summary:
     var summary = DaemonSummary()

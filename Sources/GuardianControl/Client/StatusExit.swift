@@ -29,6 +29,12 @@ extension ServiceStatus {
   }
 }
 
+extension DaemonSummary {
+  /// What the whole adds to the exit status of `status` where not one service is listed: a configuration that was refused
+  /// whole is not an idle guardian, and counts as its services would that were never valid.
+  package var exitCodeWithoutServices: Int32 { diagnostics.contains { $0.severity == .error } ? 5 : 0 }
+}
+
 extension ControlError {
   package var exitCode: Int32 {
     switch self {

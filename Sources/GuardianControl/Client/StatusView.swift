@@ -189,7 +189,6 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
   }
   add("Clears", s.clears)
   if !s.disabledPlugins.isEmpty { add("Plugins off", s.disabledPlugins.joined(separator: ", "), .doubtful) }
-  if s.held { add("Held", "neither started, stopped nor repaired until the hold ends", .doubtful) }
   if s.observe { add("Mode", "observe: repair, safe mode and quarantine are only reported", .doubtful) }
   if s.pendingDefinition { add("Pending", "a changed definition takes effect at the next start", .doubtful) }
   add("Says", s.statusText)
