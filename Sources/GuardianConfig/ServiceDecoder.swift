@@ -532,6 +532,7 @@ extension ServiceDecoder {
     }
     var values: [String: Node] = [:]
     var misspelt: Set<String> = []
+    var listed = false  // once for each mapping: the list may be long
     for entry in entries {
       guard case .scalar(let word, _) = entry.key.content else { continue }  // reported by the composer
       if valid.contains(word) {
@@ -542,7 +543,8 @@ extension ServiceDecoder {
       misspelt.insert(near ?? "")
       fault(
         entry.key, "unknown key '\(brief(word))'",
-        near == nil ? "valid here: " + valid.joined(separator: " ") : "", suggestion: near)
+        near == nil && !listed ? "valid here: " + valid.joined(separator: " ") : "", suggestion: near)
+      if near == nil { listed = true }
     }
     return Fields(values: values, valid: valid, misspelt: misspelt)
   }

@@ -9,6 +9,12 @@ import Testing
     #expect(spec == ServiceSpec(name: name, process: ProcessSpec(command: ["/bin/x"])))
   }
 
+  @Test func `names the valid keys once, however many are unknown`() {
+    let parsed = parse("command: [/bin/x]\nqqqqqq: 1\nzzzzzz: 2\nwwwwww: 3\n")
+    #expect(parsed.diagnostics.count { $0.what.hasPrefix("unknown key") } == 3)
+    #expect(parsed.diagnostics.count { $0.why.hasPrefix("valid here:") } == 1)
+  }
+
   @Test func `gives all that it says`() throws {
     let parsed = parse(
       """
