@@ -79,15 +79,12 @@ import Testing
     #expect(try valid("stop: {timeout: \(text)}").stop.timeout == value)
   }
 
-  @Test func `A6 an alias bomb is refused in bounded time`() {
+  @Test func `A6 an alias bomb is refused at a bounded number of values`() {
     var text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     for level in 1...10 {
       text += "a\(level): &a\(level) [" + repeatElement("*a\(level - 1)", count: 10).joined(separator: ", ") + "]\n"
     }
-    let clock = ContinuousClock()
-    let start = clock.now
-    let parsed = parse(text)
-    #expect(clock.now - start < .seconds(1))  // 100 ms is the aim; a busy machine is no fault
+    let parsed = parse(text)  // the bound is in values, and so in time and memory too
     #expect(parsed.spec == nil)
     #expect(parsed.diagnostics.count == 1)
     #expect(parsed.diagnostics.first?.what == "more than 20000 values in one file")
