@@ -1,5 +1,6 @@
 # make run      builds guardian and runs the demonstration in the foreground; no root, no systemd; Ctrl-C ends it
 # make test     builds everything and runs all tests
+# make sanitize runs the tests of what has threads under the thread sanitizer
 # make bench    measures guardian beside a bare C loop, in the same run
 # make format   formats the sources; make lint only looks
 # make install  [DESTDIR=] [PREFIX=/usr/local]
@@ -17,7 +18,7 @@ RELEASE = .build/release
 MANUAL  = $(wildcard man/*.[1-8])
 BENCH   = .build/bench
 
-.PHONY: all run test bench format lint lint-format lint-manual install dependencies programs
+.PHONY: all run test sanitize bench format lint lint-format lint-manual install dependencies programs
 
 all: dependencies
 	$(BUILD) -c release
@@ -31,6 +32,10 @@ run: dependencies
 test: dependencies
 	@Tests/Support/fetch-programs .build/programs || echo "no servers to test with; their tests say so"
 	$(SWIFT) test $(BUILDFLAGS) $(TESTFLAGS)
+
+sanitize: dependencies
+	GUARDIAN_DYNAMIC=1 $(SWIFT) test $(BUILDFLAGS) --sanitize=thread --scratch-path .build/sanitize \
+	  --filter 'GuardianRuntimeTests|GuardianLinuxTests'
 
 bench: dependencies $(BENCH)/floor $(BENCH)/child $(BENCH)/bench
 	$(BUILD) -c release --product guardian

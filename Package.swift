@@ -10,8 +10,10 @@ let pure: [SwiftSetting] = swift + [.strictMemorySafety()]
 
 // `guardian` needs libsystemd and the name service, so its Swift runtime is linked statically and the C library is not;
 // `guardianctl` and the simulator need neither and are wholly static, which halves the time of a short command.
-let staticRuntime: [LinkerSetting] = [.unsafeFlags(["-static-stdlib"])]
-let staticProgram: [LinkerSetting] = [.unsafeFlags(["-static-executable"])]
+// The thread sanitizer cannot be linked into a static program; `make sanitize` asks for dynamic ones.
+let dynamic = Context.environment["GUARDIAN_DYNAMIC"] != nil
+let staticRuntime: [LinkerSetting] = dynamic ? [] : [.unsafeFlags(["-static-stdlib"])]
+let staticProgram: [LinkerSetting] = dynamic ? [] : [.unsafeFlags(["-static-executable"])]
 
 let package = Package(
   name: "guardian",
