@@ -24,6 +24,13 @@ package struct ServiceRecord: Hashable, Sendable {
   /// The open start ticket: a run that has been allowed to exec and has neither settled nor ended.
   package var openRun: RunID?
   package var lastEnd: End?
+  /// What it was doing when this was written.
+  package var situation = Situation.stopped
+  /// Times in a row that the machine went down while this service's start ticket was open; cleared when a run settles,
+  /// and by a loss of the host that finds the ticket closed.
+  package var hostLosses = 0
+  /// Why it is as it is, for `status`.
+  package var reason = ""
 
   package init() {}
 }
