@@ -1,3 +1,4 @@
+import CGuardian
 import CSystemd
 import Glibc
 
@@ -16,13 +17,17 @@ package final class DirectoryLock {
     }
   }
   package let path: String
-  private let descriptor: Int32
+  /// Borrowed, and CLOEXEC until it is kept through an exec.
+  package let descriptor: Int32
 
   /// Changes nothing in the directory.
   ///
+  /// - Parameter refusingLink: The last component must not be a symbolic link (ELOOP or ENOTDIR).
   /// - Source: flock(2); the lock goes with the open file description, so a crash leaves nothing behind.
-  package init(_ path: String) throws(Failure) {
-    let made = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+  package init(_ path: String, refusingLink: Bool = false) throws(Failure) {
+    // A final slash would have the link followed all the same.
+    let name = refusingLink ? String(path.reversed().drop { $0 == "/" }.reversed()) : path
+    let made = open(name.isEmpty ? "/" : name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (refusingLink ? O_NOFOLLOW : 0))
     guard made >= 0 else { throw .cannot(SystemError.last("open \(path)")) }
     guard flock(made, LOCK_EX | LOCK_NB) == 0 else {
       let number = errno
@@ -33,6 +38,30 @@ package final class DirectoryLock {
     }
     self.path = path
     descriptor = made
+  }
+  /// Takes over a lock that this process held before an exec: `descriptor` is its number, and ours to close from here on.
+  ///
+  /// It must be a directory, the one at `path`, and locked by nobody else; otherwise it is closed and refused.
+  package init(adopting descriptor: Int32, path: String) throws(Failure) {
+    var held = stat()
+    var named = stat()
+    guard fstat(descriptor, &held) == 0 else { throw .cannot(SystemError.last("take over the lock of \(path)")) }
+    var error: Failure?
+    if held.st_mode & S_IFMT != S_IFDIR {
+      error = .cannot(SystemError("take over the lock of \(path)", errno: ENOTDIR))
+    } else if stat(path, &named) != 0 || named.st_dev != held.st_dev || named.st_ino != held.st_ino {
+      error = .cannot(SystemError("take over the lock of \(path)", errno: ESTALE))
+    } else if flock(descriptor, LOCK_EX | LOCK_NB) != 0 {
+      // To lock again what this description has locked already succeeds.
+      error = .held(path: path, pid: Self.holder(of: descriptor))
+    }
+    if let error {
+      close(descriptor)
+      throw error
+    }
+    _ = guardian_set_cloexec(descriptor, 1)
+    self.path = path
+    self.descriptor = descriptor
   }
   deinit { close(descriptor) }
 

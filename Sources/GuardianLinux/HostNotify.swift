@@ -37,13 +37,61 @@ package final class HostNotify {
   ///
   /// - Returns: False where it did not arrive.
   @discardableResult package func send(_ lines: [String]) -> Bool {
-    var room = pollfd(fd: probe, events: Int16(POLLOUT), revents: 0)
-    guard poll(&room, 1, 0) == 1, room.revents & Int16(POLLOUT) != 0 else {
-      failures += 1
-      return false
-    }
+    guard hasRoom() else { return false }
     let answer = sd_notify(0, lines.joined(separator: "\n"))
     if answer <= 0 { failures += 1 }
     return answer > 0
+  }
+
+  /// Gives the manager a duplicate of `descriptor` to keep under `name` as long as the unit is not stopped for good.
+  ///
+  /// - Parameter name: 1 … 255 printable ASCII characters without a colon.
+  /// - Returns: False where it was not sent. Whether the manager takes it (FileDescriptorStoreMax=), it does not tell.
+  /// - Source: sd_notify(3): FDSTORE, FDNAME, FDPOLL=0 (a descriptor with an error on it is kept all the same).
+  @discardableResult package func storeDescriptor(name: String, _ descriptor: Int32) -> Bool {
+    guard Self.isValid(name), hasRoom() else { return false }
+    var descriptors = [descriptor]
+    let answer = sd_pid_notify_with_fds(0, 0, "FDSTORE=1\nFDNAME=\(name)\nFDPOLL=0", &descriptors, 1)
+    if answer <= 0 { failures += 1 }
+    return answer > 0
+  }
+
+  /// Has the manager forget all that is kept under `name`.
+  @discardableResult package func removeDescriptor(name: String) -> Bool {
+    Self.isValid(name) && send(["FDSTOREREMOVE=1", "FDNAME=\(name)"])
+  }
+
+  private static func isValid(_ name: String) -> Bool {
+    (1...255).contains(name.utf8.count) && name.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: ":") }
+  }
+
+  private func hasRoom() -> Bool {
+    var room = pollfd(fd: probe, events: Int16(POLLOUT), revents: 0)
+    if poll(&room, 1, 0) == 1, room.revents & Int16(POLLOUT) != 0 { return true }
+    failures += 1
+    return false
+  }
+
+  /// What the manager has kept for us, each the caller's to close, now CLOEXEC. To be called once, before the first
+  /// thread: it takes LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES out of the environment.
+  ///
+  /// - Source: sd_listen_fds_with_names(3).
+  package static func receivedDescriptors() -> [(name: String, descriptor: Int32)] {
+    var names: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>?
+    let count = sd_listen_fds_with_names(1, &names)
+    defer {
+      if let names {
+        var at = names
+        while let name = at.pointee {
+          free(name)
+          at += 1
+        }
+        free(names)
+      }
+    }
+    guard count > 0, let names else { return [] }
+    return (0..<count).map { index in
+      (name: names[Int(index)].map { String(cString: $0) } ?? "", descriptor: 3 + index)
+    }
   }
 }

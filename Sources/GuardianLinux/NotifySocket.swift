@@ -1,3 +1,4 @@
+import CGuardian
 import Glibc
 
 /// The address of a Unix socket; 107 bytes at most, which is the kernel's limit.
@@ -19,6 +20,19 @@ package struct UnixAddress {
     length = socklen_t(2 + bytes.count + (bytes[0] == UInt8(ascii: "@") ? 0 : 1))
   }
 
+  /// The path at which a socket is bound; nil where it is none, or not at a path.
+  static func bound(to descriptor: Int32) -> String? {
+    var raw = sockaddr_un()
+    var length = socklen_t(MemoryLayout<sockaddr_un>.size)
+    let answer = withUnsafeMutablePointer(to: &raw) { pointer in
+      pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &length) }
+    }
+    guard answer == 0, raw.sun_family == sa_family_t(AF_UNIX), length > 2 else { return nil }
+    return withUnsafeBytes(of: &raw.sun_path) { bytes in
+      String(decoding: bytes.prefix(Int(length) - 2).prefix { $0 != 0 }, as: UTF8.self)
+    }
+  }
+
   func withRaw<R>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> R) -> R {
     withUnsafePointer(to: raw) { pointer in
       pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { body($0, length) }
@@ -37,7 +51,8 @@ package enum NotifyDatagram: Hashable, Sendable {
 /// A service's notify socket: same path for every run, removed with this object.
 package final class NotifySocket {
   package let path: String
-  private let descriptor: Int32
+  /// Borrowed, for the descriptor store and for what is kept through an exec.
+  package let descriptor: Int32
   private static let bufferSize = 4096
   private var buffer = [UInt8](repeating: 0, count: NotifySocket.bufferSize + 1)
   // Room for credentials and for as many descriptors as one message can carry (253).
@@ -71,10 +86,46 @@ package final class NotifySocket {
     descriptor = made
   }
 
+  /// Takes over a socket of an earlier instance, and with it what services have sent meanwhile. The descriptor is ours
+  /// to close from here on, also where it is refused.
+  ///
+  /// It must be a datagram socket of the Unix family that is bound at `path` and passes credentials, and a socket must
+  /// be at `path`; whether the file there is that socket's, no call tells. What is missing is EPROTOTYPE, EADDRNOTAVAIL
+  /// or ENOENT.
+  package init(adopting descriptor: Int32, path: String) throws(SystemError) {
+    if let code = Self.objection(to: descriptor, path) {
+      close(descriptor)
+      throw SystemError("take over the socket", path, errno: code)
+    }
+    _ = guardian_set_cloexec(descriptor, 1)
+    _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+    self.path = path
+    self.descriptor = descriptor
+  }
+
+  private static func objection(to descriptor: Int32, _ path: String) -> Int32? {
+    func option(_ name: Int32) -> Int32? {
+      var value: Int32 = 0
+      var length = socklen_t(MemoryLayout<Int32>.size)
+      return getsockopt(descriptor, SOL_SOCKET, name, &value, &length) == 0 ? value : nil
+    }
+    guard let kind = option(SO_TYPE) else { return errno }
+    guard option(SO_DOMAIN) == AF_UNIX, kind == Int32(SOCK_DGRAM.rawValue), (option(SO_PASSCRED) ?? 0) != 0 else {
+      return EPROTOTYPE
+    }
+    guard UnixAddress.bound(to: descriptor) == path else { return EADDRNOTAVAIL }
+    var about = stat()
+    guard lstat(path, &about) == 0 else { return errno }
+    return about.st_mode & S_IFMT == S_IFSOCK ? nil : EADDRNOTAVAIL
+  }
+
   deinit {
     close(descriptor)
-    unlink(path)
+    if removesFile { unlink(path) }
   }
+
+  /// False: the file stays when this object goes, as at an exec after which the descriptor goes on.
+  package var removesFile = true
 
   package func onReadable(_ loop: EventLoop, _ handler: @escaping () -> Void) throws(SystemError) -> EventSource {
     try loop.onIO(descriptor, .read, priority: .evidence) { _ in handler() }

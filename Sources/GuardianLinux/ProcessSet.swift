@@ -55,10 +55,29 @@ package struct ProcessSet: Hashable, Sendable {
   /// The main process's pid, which is also its session and its process group.
   package let leader: Int32
   package let run: RunID
+  /// Clock ticks since boot at which the main process of an adopted run started; nil for a run that we started.
+  package let adoptedStart: UInt64?
 
   package init(leader: Int32, run: RunID) {
     self.leader = leader
     self.run = run
+    adoptedStart = nil
+  }
+
+  /// The set of a run that an earlier guardian started. Its orphans have gone elsewhere, so to descend from guardian proves
+  /// nothing, and all of /proc is looked at. A member is
+  ///
+  /// * the main process, by pid and start;
+  /// * what carries the run's INVOCATION_ID;
+  /// * what is in the run's session or group, as long as the main process has not been reaped, or somebody who carries
+  ///   the run's INVOCATION_ID is in it: otherwise its number may be another's by now;
+  /// * what descends from these;
+  ///
+  /// and it is not older than the main process. Guardian itself and those above it never are.
+  package init(leader: Int32, run: RunID, adoptedStart: UInt64) {
+    self.leader = leader
+    self.run = run
+    self.adoptedStart = adoptedStart
   }
 
   /// A process as it was seen; the pid alone may be another's by the time it is used.
@@ -77,13 +96,14 @@ package struct ProcessSet: Hashable, Sendable {
   /// Whether nothing is left of the run once its main process has been reaped, without a look at other processes. False
   /// says nothing: look at `members`.
   package func isSurelyEmpty(_ orphans: Orphans) -> Bool {
-    orphans.isEmpty && kill(-leader, 0) != 0 && errno == ESRCH
+    adoptedStart == nil && orphans.isEmpty && kill(-leader, 0) != 0 && errno == ESRCH
   }
 
   /// Everything alive of the run. Zombies do not count.
   ///
   /// - Parameter mainLives: The main process has not been reaped yet, so its pid is surely its own.
   package func members(_ orphans: Orphans, mainLives: Bool) -> [Member] {
+    if adoptedStart != nil { return members(in: .take()) }
     if !mainLives && isSurelyEmpty(orphans) { return [] }
     var roots: [ProcessLook] = []
     if mainLives, let main = ProcessLook(leader) { roots.append(main) }
@@ -95,6 +115,29 @@ package struct ProcessSet: Hashable, Sendable {
       found = Self.withDescendants(ProcessTable.all().filter { $0.session == leader && isOurs($0) })
     }
     return found.filter { !$0.isDead }.map { Member($0) }
+  }
+
+  /// Everything alive of an adopted run, by one look that serves several. Empty for a run that is not adopted.
+  package func members(in landscape: Landscape) -> [Member] {
+    guard let adoptedStart else { return [] }
+    let candidates = landscape.looks.filter {
+      $0.startTicks >= adoptedStart && !landscape.excluded.contains($0.pid)
+    }
+    let isMain = { (look: ProcessLook) in look.pid == leader && look.startTicks == adoptedStart }
+    var roots = candidates.filter { isMain($0) || ($0.pid != leader && landscape.invocation(of: $0.pid) == run) }
+    // Looked at again after the others: as long as a number is taken, it has been the same session all the time.
+    let holds = { (look: ProcessLook) in
+      guard let again = ProcessLook(look.pid), again.startTicks == look.startTicks else { return false }
+      return again.session == look.session && again.group == look.group
+    }
+    let holders = roots.filter { $0.session == leader || $0.group == leader }
+    let session = holders.contains { $0.session == leader && holds($0) }
+    let group = holders.contains { $0.group == leader && holds($0) }
+    let known = Set(roots.map(\.pid))
+    roots += candidates.filter {
+      !known.contains($0.pid) && ((session && $0.session == leader) || (group && $0.group == leader))
+    }
+    return landscape.withDescendants(roots).filter { !$0.isDead }.map { Member($0) }
   }
 
   /// The session's number stays taken as long as anybody is in it, so it names this run's session and no other.
@@ -115,9 +158,7 @@ package struct ProcessSet: Hashable, Sendable {
   }
 
   private func carriesInvocation(_ pid: Int32) -> Bool {
-    guard let environment = FileText.read("/proc/\(pid)/environ", limit: 4 << 20) else { return false }
-    let wanted = Array("INVOCATION_ID=\(run)".utf8)
-    return environment.split(separator: 0).contains { $0.elementsEqual(wanted) }
+    ProcessTable.invocation(of: pid) == run
   }
 
   /// Breadth first, parents before children.

@@ -82,3 +82,18 @@ int guardian_peek_any(int of_this_thread, struct guardian_end *_Nonnull end);
 
 /// Reaps child `pid` if it has ended; with `wait`, waits for it. Answers as `guardian_peek_any`.
 int guardian_reap(pid_t pid, int wait, struct guardian_end *_Nonnull end);
+
+/// How the process behind `pidfd` ended, also where it is not our child: 1 and `wait_status` as of wait(2); 0 where it
+/// lives, or nobody has reaped it yet; -ESRCH where it is gone and the kernel does not know any more; -ENOTTY and the
+/// like where the kernel lacks this (before 6.15). The descriptor must be older than the reaping. ioctl PIDFD_GET_INFO.
+int guardian_pidfd_end(int pidfd, int *_Nonnull wait_status);
+
+/// memfd_create(2), CLOEXEC: a descriptor or -errno.
+int guardian_memfd(const char *_Nonnull name);
+
+/// execve(2) of an open file, or of `path` where `descriptor` is below 0; returns only on failure, -errno.
+int guardian_exec(int descriptor, const char *_Nonnull path, char *const _Nullable *_Nonnull argv,
+                  char *const _Nullable *_Nonnull envp);
+
+/// Closes or opens the way of a descriptor through exec; 0 or -errno. FD_CLOEXEC.
+int guardian_set_cloexec(int descriptor, int on);
