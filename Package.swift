@@ -15,6 +15,15 @@ let dynamic = Context.environment["GUARDIAN_DYNAMIC"] != nil
 let staticRuntime: [LinkerSetting] = dynamic ? [] : [.unsafeFlags(["-static-stdlib"])]
 let staticProgram: [LinkerSetting] = dynamic ? [] : [.unsafeFlags(["-static-executable"])]
 
+// Named instants at which a test can kill guardian; in a release build only on request.
+let failPoints = Context.environment["GUARDIAN_FAILPOINTS"] != nil
+let failPointsInSwift: [SwiftSetting] = [
+  failPoints ? .define("FAILPOINTS") : .define("FAILPOINTS", .when(configuration: .debug))
+]
+let failPointsInC: [CSetting] = [
+  failPoints ? .define("GUARDIAN_FAILPOINTS") : .define("GUARDIAN_FAILPOINTS", .when(configuration: .debug))
+]
+
 let package = Package(
   name: "guardian",
   products: [
@@ -34,7 +43,8 @@ let package = Package(
 
     // Edges: they perform, and hold no policy.
     .target(
-      name: "GuardianLinux", dependencies: ["GuardianModel", "CGuardian", "CSystemd"], swiftSettings: swift),
+      name: "GuardianLinux", dependencies: ["GuardianModel", "CGuardian", "CSystemd"],
+      swiftSettings: swift + failPointsInSwift),
     .target(
       name: "GuardianRuntime",
       dependencies: ["GuardianModel", "GuardianCore", "GuardianConfig", "GuardianControl", "GuardianLinux"],
@@ -52,7 +62,9 @@ let package = Package(
       swiftSettings: swift, linkerSettings: staticProgram),
 
     // C: what Swift cannot do, and what it cannot import.
-    .target(name: "CGuardian", cSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Wno-unused-parameter"])]),
+    .target(
+      name: "CGuardian",
+      cSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Wno-unused-parameter"])] + failPointsInC),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
     .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
     .systemLibrary(name: "CJansson", pkgConfig: "jansson", providers: [.apt(["libjansson-dev"])]),

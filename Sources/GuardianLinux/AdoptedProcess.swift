@@ -48,7 +48,8 @@ package final class AdoptedProcess {
   package static func find(runs: Set<RunID>, in landscape: Landscape = .take()) -> [RunID: ProcessLook] {
     guard !runs.isEmpty else { return [:] }
     var found: [RunID: ProcessLook] = [:]
-    for look in landscape.looks where !look.isDead && look.session == look.pid && !landscape.excluded.contains(look.pid) {
+    for look in landscape.looks where !look.isDead && look.session == look.pid && !landscape.excluded.contains(look.pid)
+    {
       guard let run = landscape.invocation(of: look.pid), runs.contains(run) else { continue }
       // A service's child may make a session of its own; it is younger.
       if let other = found[run], (other.startTicks, other.pid) <= (look.startTicks, look.pid) { continue }

@@ -25,7 +25,9 @@ package enum ReExec {
     }
     let argv = CStrings(arguments)
     let envp = CStrings(environment)
-    let answer = withExtendedLifetime((argv, envp)) { guardian_exec(descriptor ?? -1, path, argv.pointers, envp.pointers) }
+    let answer = withExtendedLifetime((argv, envp)) {
+      guardian_exec(descriptor ?? -1, path, argv.pointers, envp.pointers)
+    }
     for undone in keeping { _ = guardian_set_cloexec(undone, 1) }
     return SystemError("execute", path, errno: -answer)
   }

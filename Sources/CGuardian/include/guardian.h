@@ -1,4 +1,5 @@
 #pragma once
 // What Swift cannot do, or cannot import. Functions return 0 or -errno, allocate nothing for Swift, and share one prefix.
+#include "guardian_faults.h"
 #include "guardian_kernel.h"
 #include "guardian_spawn.h"
