@@ -35,6 +35,10 @@ package struct ControlConnection: Sendable {
   /// A request has begun and is not answered yet.
   package var hasBytes: Bool { !broken && frames.count > 0 }
 
+  /// What has been received and not been taken by `next`: given to `receive` of a new connection, that one goes on.
+  /// Nil: the connection is to be closed when its output has been sent.
+  package var unread: [UInt8]? { broken ? nil : Array(frames.rest) }
+
   package mutating func receive(_ bytes: UnsafeRawBufferPointer) {
     if !broken { frames.append(bytes) }
   }

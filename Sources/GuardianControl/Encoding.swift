@@ -254,6 +254,18 @@ package func encode(_ summary: DaemonSummary, into json: inout JSONWriter) {
   encode(summary.diagnostics, into: &json)
 }
 
+/// The members of `Upgrade`'s reply.
+package func encode(_ upgraded: Upgraded, into json: inout JSONWriter) {
+  json.key("from")
+  json.string(upgraded.from)
+  json.key("to")
+  json.string(upgraded.to)
+  json.key("pid")
+  json.integer(upgraded.pid)
+  json.key("services")
+  json.integer(upgraded.services)
+}
+
 /// The members of `GetVersion`'s reply.
 package func encode(_ version: DaemonVersion, into json: inout JSONWriter) {
   json.key("version")

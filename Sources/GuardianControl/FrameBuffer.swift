@@ -20,6 +20,9 @@ package struct FrameBuffer: Sendable {
   /// Bytes that wait.
   package var count: Int { bytes.count - start }
 
+  /// Those bytes, as they came.
+  package var rest: ArraySlice<UInt8> { bytes[start...] }
+
   package mutating func append(_ new: UnsafeRawBufferPointer) {
     if start == bytes.count {
       bytes.removeAll(keepingCapacity: true)

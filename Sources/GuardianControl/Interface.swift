@@ -97,6 +97,10 @@ package let supervisorInterface = """
     diagnostics: []Diagnostic
   )
 
+  # Guardian's own program, as its file is now, takes over with the same pid; no service is touched, and no client is
+  # lost. The reply comes from the new program; 'Failed' comes from the old one, which then goes on.
+  method Upgrade() -> (from: string, to: string, pid: int, services: int)
+
   # What would happen, and when, if the service kept dying; from its present state, or from zero.
   method Plan(name: string, from_start: ?bool) -> (name: string, entries: []PlanEntry)
 

@@ -27,6 +27,21 @@ package struct DaemonVersion: Hashable, Sendable {
   package init() {}
 }
 
+/// What `Upgrade` tells once the new program is at work.
+package struct Upgraded: Hashable, Sendable {
+  /// Versions, before and after.
+  package var from: String, to: String
+  package var pid: Int32
+  /// How many services were taken over as they were.
+  package var services: Int
+  package init(from: String, to: String, pid: Int32, services: Int) {
+    self.from = from
+    self.to = to
+    self.pid = pid
+    self.services = services
+  }
+}
+
 /// Encodes replies, each a whole message with its NUL.
 package enum Reply {
   /// Services in one reply of a stream, at most.
@@ -72,6 +87,11 @@ package enum Reply {
     services: Int, _ change: ReloadChange, diagnostics: [Diagnostic], into bytes: inout [UInt8]
   ) {
     message(into: &bytes) { encodeReload(services: services, change, diagnostics, into: &$0) }
+  }
+
+  /// Guardian itself has been exchanged; the new one says so.
+  package static func upgraded(_ upgraded: Upgraded, into bytes: inout [UInt8]) {
+    message(into: &bytes) { encode(upgraded, into: &$0) }
   }
 
   package static func plan(name: String, entries: [PlanEntry], into bytes: inout [UInt8]) {

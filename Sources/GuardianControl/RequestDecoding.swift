@@ -106,6 +106,9 @@ private func supervisorCall(
   case "Reload":
     try only(p, [])
     return .reload
+  case "Upgrade":
+    try only(p, [])
+    return .upgrade
   case "Plan":
     try only(p, ["name", "from_start"])
     return .plan(name: try text(p, "name"), fromStart: try flag(p, "from_start", default: false))

@@ -13,6 +13,8 @@ package enum ControlRequest: Hashable, Sendable {
   case hold(name: String, milliseconds: Int64, wait: Bool)
   /// The configuration, all of it.
   case reload
+  /// Guardian itself: the program's file as it is now takes over, with the same pid.
+  case upgrade
   case plan(name: String, fromStart: Bool)
   case summary
   case version
@@ -21,7 +23,7 @@ package enum ControlRequest: Hashable, Sendable {
   package var changesSomething: Bool {
     switch self {
     case .list, .plan, .summary, .version: false
-    case .start, .stop, .restart, .release, .reset, .hold, .reload: true
+    case .start, .stop, .restart, .release, .reset, .hold, .reload, .upgrade: true
     }
   }
 }

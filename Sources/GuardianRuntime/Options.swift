@@ -8,6 +8,10 @@ package struct Options: Hashable, Sendable {
     case plan(String)
     /// Guardian's own repair, run as a hook.
     case moveAside(String)
+    /// Run by a guardian that is to be upgraded, with a snapshot on standard input: could this program take over?
+    case takeOverCheck
+    /// Started by a guardian in its own place: the snapshot is in this descriptor.
+    case takeOver(Int32)
   }
   package var mode = Mode.run
   package var configuration: String?
@@ -16,6 +20,8 @@ package struct Options: Hashable, Sendable {
   package var logs: String?
   /// With `--check`: one JSON object instead of lines.
   package var json = false
+  /// With `takeOver`: this is the old program again, since the new one failed for this reason.
+  package var back: String?
 
   package static let usage = """
     Usage: guardian [--config DIR] [--state DIR] [--runtime DIR] [--logs DIR]
@@ -43,8 +49,24 @@ package struct Options: Hashable, Sendable {
   }
 
   private static let words = [
-    "--config", "--state", "--runtime", "--logs", "--check", "--version", "--help", "--plan", "--json", "--move-aside",
+    "--config", "--state", "--runtime", "--logs", "--check", "--version", "--help", "--plan", "--json",
   ]
+  /// For guardian's own use; no manual names them.
+  private static let internalWords = ["--move-aside", "--take-over-check", "--take-over", "--back"]
+
+  /// The command line without what one image of guardian says to the next.
+  package static func withoutTakeOver(_ arguments: [String]) -> [String] {
+    var kept: [String] = []
+    var rest = arguments[...]
+    while let word = rest.popFirst() {
+      if word == "--take-over" || word == "--back" {
+        _ = rest.popFirst()
+      } else if !word.hasPrefix("--take-over=") && !word.hasPrefix("--back=") {
+        kept.append(word)
+      }
+    }
+    return kept
+  }
 
   /// - Parameter arguments: Without the program's name.
   package init(_ arguments: [String]) throws(UsageFault) {
@@ -74,22 +96,30 @@ package struct Options: Hashable, Sendable {
       case "--logs": logs = try directory()
       case "--plan": mode = .plan(try value("a service's name"))
       case "--move-aside": mode = .moveAside(try value("a path"))
+      case "--take-over-check": mode = .takeOverCheck
+      case "--take-over":
+        guard let number = Int32(try value("a descriptor")), number > 2 else {
+          throw UsageFault(description: "--take-over needs a descriptor")
+        }
+        mode = .takeOver(number)
+      case "--back": back = try value("a reason")
       case "--check": mode = .check
       case "--json": json = true
       case "--version": mode = .version
       case "--help", "-h": mode = .help
       default:
         if word.hasPrefix("-") {
-          let near = nearest(to: name, in: Self.words.filter { $0 != "--move-aside" })
+          let near = nearest(to: name, in: Self.words)
           throw UsageFault(description: "unknown option '\(name)'" + (near.map { "; did you mean '\($0)'?" } ?? ""))
         }
         throw UsageFault(
           description: "unexpected argument '\(word)'; services are named in the configuration directory")
       }
-      if ["--check", "--version", "--help", "-h", "--json"].contains(name), given != nil {
+      if ["--check", "--version", "--help", "-h", "--json", "--take-over-check"].contains(name), given != nil {
         throw UsageFault(description: "\(name) takes no value")
       }
-      if ["--check", "--version", "--help", "-h", "--plan", "--move-aside"].contains(name) { modes.append(name) }
+      let choosing = ["--check", "--version", "--help", "-h", "--plan"] + Self.internalWords.filter { $0 != "--back" }
+      if choosing.contains(name) { modes.append(name) }
     }
     if modes.count > 1 { throw UsageFault(description: "\(modes[0]) and \(modes[1]) do not go together") }
   }

@@ -41,6 +41,7 @@ struct Program {
     case .reload: return reload(invocation)
     case .plan: return plan(invocation)
     case .check: return check(invocation)
+    case .upgrade: return upgrade(invocation)
     case .version: return version(invocation)
     case .help: return help(json: invocation.json)
     }
@@ -77,7 +78,7 @@ struct Program {
       case .summary(let told): summary = told
       // A stranger is told once, and shown out.
       case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-      case .services, .done, .reloaded, .plan, .version: break
+      case .services, .done, .reloaded, .upgraded, .plan, .version: break
       }
       if invocation.json, !named { return try wholeList(daemon, list, summary) }
       try daemon.replies(to: list, patience: patience) { body in
@@ -86,7 +87,7 @@ struct Program {
           services += chunk
           missing += unknown
         case .error(let error): refusal = error
-        case .done, .reloaded, .plan, .summary, .version: break
+        case .done, .reloaded, .upgraded, .plan, .summary, .version: break
         }
       }
     } catch {
@@ -181,7 +182,7 @@ struct Program {
         switch try daemon.reply(to: request(invocation, name), patience: nil) {
         case .error(let error): results.append(OrderResult(name: name, error: error))
         case .done(let note): results.append(OrderResult(name: name, note: note))
-        case .services, .reloaded, .plan, .summary, .version: break
+        case .services, .reloaded, .upgraded, .plan, .summary, .version: break
         }
       } catch {
         // What has been answered is true all the same.
@@ -223,7 +224,7 @@ struct Program {
     case .release: return .release(name: name, wait: wait)
     case .reset: return .reset(name: name, wait: wait)
     case .hold: return .hold(name: name, milliseconds: invocation.holdMilliseconds, wait: wait)
-    case .start, .status, .reload, .plan, .check, .version, .help: return .start(name: name, wait: wait)
+    case .start, .status, .reload, .plan, .check, .upgrade, .version, .help: return .start(name: name, wait: wait)
     }
   }
 
@@ -272,7 +273,7 @@ struct Program {
       if invocation.json { json { encode(error, into: &$0) } }
       return error.exitCode
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .plan, .summary, .version:
+    case .services, .done, .upgraded, .plan, .summary, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }
@@ -312,7 +313,7 @@ struct Program {
           complain("\(name): \(error.sentence)")
           if error.exitCode >= worst { failure = (error, name) }
           worst = max(worst, error.exitCode)
-        case .services, .done, .reloaded, .summary, .version: break
+        case .services, .done, .reloaded, .upgraded, .summary, .version: break
         }
       }
     } else {
@@ -378,6 +379,30 @@ struct Program {
     return fail(ExitCode.failed, "failed", "cannot run \(path): \(reason(error))", json: invocation.json)
   }
 
+  private mutating func upgrade(_ invocation: Invocation) -> Int32 {
+    let body: ReplyBody
+    do throws(Daemon.Fault) {
+      let daemon = try Daemon.connect(to: invocation.target)
+      try daemon.send([ControlCall(.upgrade)])
+      // The new program is tried first, and then reads the whole configuration.
+      body = try daemon.reply(to: .upgrade, patience: 120)
+    } catch {
+      return fail(error, json: invocation.json)
+    }
+    switch body {
+    case .upgraded(let upgraded):
+      if invocation.json {
+        json { encode(upgraded, into: &$0) }
+      } else {
+        output.bytes += upgradedText(upgraded).utf8
+      }
+      return ExitCode.done
+    case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+    case .services, .done, .reloaded, .plan, .summary, .version:
+      return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
+    }
+  }
+
   private mutating func version(_ invocation: Invocation) -> Int32 {
     if !invocation.json { output.bytes += "guardianctl \(guardianVersion)\n".utf8 }
     let body: ReplyBody
@@ -408,7 +433,7 @@ struct Program {
       }
       return ExitCode.done
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .reloaded, .plan, .summary:
+    case .services, .done, .reloaded, .upgraded, .plan, .summary:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }

@@ -30,7 +30,7 @@ extension Invocation {
     case .reset: return "reset"
     case .hold where holdMilliseconds == 0: return "hold ended"
     case .hold: return "held for \(shortTime(milliseconds: holdMilliseconds))"
-    case .status, .reload, .plan, .check, .version, .help: return "done"
+    case .status, .reload, .plan, .check, .upgrade, .version, .help: return "done"
     }
   }
 }

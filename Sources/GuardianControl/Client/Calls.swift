@@ -39,7 +39,7 @@ extension ControlCall {
       json.string(name)
       json.key("from_start")
       json.bool(fromStart)
-    case .reload, .summary, .version: break
+    case .reload, .upgrade, .summary, .version: break
     }
     json.endObject()
     if more {
@@ -68,6 +68,7 @@ extension ControlRequest {
     case .reset: "Reset"
     case .hold: "Hold"
     case .reload: "Reload"
+    case .upgrade: "Upgrade"
     case .plan: "Plan"
     case .summary: "Summary"
     case .version: "GetVersion"

@@ -17,3 +17,9 @@ package func reloadText(services: Int, _ change: ReloadChange) -> String {
   if !change.nextStart.isEmpty { text += "in part from the next start on: \(list(change.nextStart))\n" }
   return text
 }
+
+/// What an upgrade came to, in one line.
+package func upgradedText(_ upgraded: Upgraded) -> String {
+  "upgraded: guardian \(printable(upgraded.from)) → \(printable(upgraded.to)), pid \(upgraded.pid) kept, "
+    + "\(upgraded.services) \(upgraded.services == 1 ? "service" : "services") untouched\n"
+}

@@ -6,6 +6,7 @@ package enum ReplyBody: Hashable, Sendable {
   case services([ServiceStatus], missing: [String])
   case done(note: String)
   case reloaded(services: Int, ReloadChange, diagnostics: [Diagnostic])
+  case upgraded(Upgraded)
   case plan(Plan)
   case summary(DaemonSummary)
   case version(DaemonVersion)
@@ -83,6 +84,12 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
     change.unchanged = present(p, "unchanged") == nil ? 0 : Int(try integer(p["unchanged"], "unchanged"))
     return .reloaded(
       services: Int(try integer(p["services"], "services")), change, diagnostics: try diagnostics(p))
+  case .upgrade:
+    guard let pid = Int32(exactly: try integer(p["pid"], "pid")) else { throw wrong("pid") }
+    return .upgraded(
+      Upgraded(
+        from: try text(p["from"], "from"), to: try text(p["to"], "to"), pid: pid,
+        services: Int(try integer(p["services"], "services"))))
   case .plan: return .plan(try plan(p))
   case .summary:
     var summary = DaemonSummary()

@@ -1,6 +1,6 @@
 /// Everything that guardianctl can be told to do. The order is that of the help text and of the manual.
 package enum Verb: String, CaseIterable, Hashable, Sendable {
-  case status, start, stop, restart, reload, release, reset, hold, plan, check, version, help
+  case status, start, stop, restart, reload, release, reset, hold, plan, check, upgrade, version, help
 
   package enum Names: Hashable, Sendable { case none, any, some }
 
@@ -8,7 +8,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     switch self {
     case .status, .help: .any
     case .start, .stop, .restart, .release, .reset, .hold, .plan: .some
-    case .reload, .check, .version: .none
+    case .reload, .check, .upgrade, .version: .none
     }
   }
 
@@ -24,6 +24,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .hold: "neither start, stop nor repair for a time"
     case .plan: "show what would happen, and when, if it kept dying"
     case .check: "check the configuration files, without a daemon"
+    case .upgrade: "let a new program file of guardian take over; no service is touched"
     case .version: "show the versions, and which guarantees hold"
     case .help: "show this text"
     }

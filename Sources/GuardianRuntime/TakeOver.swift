@@ -1,0 +1,463 @@
+package import GuardianModel
+
+/// What one image of guardian hands to the next within the same process: everything that is neither on disk nor in the
+/// kernel's own books. Descriptors are numbers here; they stay open over the exec.
+///
+/// The form: magic, format, length and checksum of the body; the body is a list of fields, each a tag, a length and that
+/// many bytes, nested where a value is a structure. An unknown tag is passed over, so a newer guardian may add to it and
+/// an older one can still take over; what would change the meaning of a field raises `format`.
+package struct TakeOver: Hashable, Sendable {
+  package static let format: UInt32 = 1
+  /// Hundreds of services take some hundred KiB; a thousand clients with full buffers are more, and still far from this.
+  package static let largest = 64 << 20
+
+  /// The version of the guardian that wrote it.
+  package var version = guardianVersion
+  /// Of the process: whoever takes over must be the same.
+  package var pid: Int32 = 0
+  /// The absolute path by which guardian was started; it is executed at an upgrade.
+  package var program = ""
+  /// The open file of the program that wrote this, for the way back.
+  package var oldProgram: Int32?
+  package var locks: [Held] = []
+  package var listener: Held?
+  package var services: [Service] = []
+  /// Orders that wait for an outcome, whether their client is still there or not.
+  package var orders: [Order] = []
+  package var clients: [Client] = []
+  package var host = Host()
+  /// The last number given to a request.
+  package var lastRequest: UInt64 = 0
+
+  /// Something with a path and an open descriptor.
+  package struct Held: Hashable, Sendable {
+    package var path: String
+    package var descriptor: Int32
+    package init(path: String, descriptor: Int32) {
+      self.path = path
+      self.descriptor = descriptor
+    }
+  }
+
+  package struct Service: Hashable, Sendable {
+    package var name: String
+    /// Of the durable record, by the store's own codec; nil: as the store has it.
+    package var record: [UInt8]?
+    package var notify: Held?
+    package var run: Run?
+    package var statusText = ""
+    /// As `status` shows it: `journal`, `inherit`, `none`, `degraded`.
+    package var log = ""
+    package var notes: [String] = []
+    package var repairs = "", repairRound = 0
+    package var droppedNotifications = 0
+    package init(name: String) { self.name = name }
+  }
+
+  /// What the shell holds for a run that lives.
+  package struct Run: Hashable, Sendable {
+    package var id: RunID
+    package var pid: Int32
+    package var readiness: Int32?
+    package var journal: Int32?
+    package var sentKill = false
+    package var oomKills: UInt64 = 0
+    /// Its main process is gone, and the rest of its set is not.
+    package var draining = false
+    package init(id: RunID, pid: Int32) {
+      self.id = id
+      self.pid = pid
+    }
+  }
+
+  package struct Order: Hashable, Sendable {
+    package enum Goal: UInt8, Hashable, Sendable { case ready = 1, stopped, done, failed }
+    package var request: UInt64
+    package var service: String
+    package var goal: Goal
+    /// For `failed` the reason.
+    package var note: String
+    package init(request: UInt64, service: String, goal: Goal, note: String) {
+      self.request = request
+      self.service = service
+      self.goal = goal
+      self.note = note
+    }
+  }
+
+  package struct Client: Hashable, Sendable {
+    package enum Waits: Hashable, Sendable {
+      case nothing
+      case order(request: UInt64, name: String, oneway: Bool)
+      case list(names: [String], next: Int, missing: [String], brief: Bool)
+      case reload(oneway: Bool)
+      case upgrade(oneway: Bool)
+    }
+    package var descriptor: Int32
+    package var input: [UInt8] = []
+    package var output: [UInt8] = []
+    /// No more is read from it.
+    package var closing = false
+    package var waits = Waits.nothing
+    package init(descriptor: Int32) { self.descriptor = descriptor }
+  }
+
+  /// What was found when the first image started and cannot be found again, since it has been changed.
+  package struct Host: Hashable, Sendable {
+    package var softOpenFiles: UInt64?
+    /// Children that guardian had before it started anything.
+    package var inherited: [Int32] = []
+    package var statusLine = ""
+    package init() {}
+  }
+
+  package init() {}
+
+  /// All descriptors in it, in no particular order; those of the way back too.
+  package var descriptors: [Int32] {
+    var all = locks.map(\.descriptor) + clients.map(\.descriptor)
+    for service in services {
+      all += [service.notify?.descriptor, service.run?.readiness, service.run?.journal].compactMap { $0 }
+    }
+    return all + [listener?.descriptor, oldProgram].compactMap { $0 }
+  }
+}
+
+/// Why something is no snapshot that this guardian could take over.
+package struct TakeOverFault: Error, Hashable, Sendable, CustomStringConvertible {
+  package var description: String
+  package init(_ description: String) { self.description = description }
+}
+
+// MARK: - Bytes
+
+extension TakeOver {
+  private static let magic = Array("guardian-takeover".utf8)
+  private static let headLength = magic.count + 4 + 8 + 8
+
+  package func encode() -> [UInt8] {
+    var body = Fields()
+    body.text(1, version)
+    body.number(2, pid)
+    body.text(3, program)
+    if let oldProgram { body.number(4, oldProgram) }
+    for lock in locks { body.nested(5, lock.fields) }
+    if let listener { body.nested(6, listener.fields) }
+    for service in services { body.nested(7, service.fields) }
+    for order in orders { body.nested(8, order.fields) }
+    for client in clients { body.nested(9, client.fields) }
+    body.nested(10, host.fields)
+    body.number(11, lastRequest)
+
+    var head = Self.magic
+    head.append(little: Self.format)
+    head.append(little: UInt64(body.bytes.count))
+    head.append(little: Self.checksum(body.bytes[...]))
+    return head + body.bytes
+  }
+
+  package init(decoding bytes: [UInt8]) throws(TakeOverFault) {
+    guard bytes.count <= Self.largest else { throw TakeOverFault("the snapshot is too large: \(bytes.count) bytes") }
+    guard bytes.count >= Self.headLength, bytes.starts(with: Self.magic) else {
+      throw TakeOverFault("that is no snapshot of a guardian")
+    }
+    let head = bytes[Self.magic.count..<Self.headLength]
+    let format = UInt32(truncatingIfNeeded: number(head.prefix(4)))
+    guard format == Self.format else {
+      throw TakeOverFault("the snapshot has format \(format), and this guardian knows \(Self.format)")
+    }
+    let body = bytes[Self.headLength...]
+    guard number(head.dropFirst(4).prefix(8)) == UInt64(body.count) else {
+      throw TakeOverFault("the snapshot is cut off")
+    }
+    guard number(head.dropFirst(12)) == Self.checksum(body) else { throw TakeOverFault("the snapshot is damaged") }
+    try forEachField(body) { (tag, value) throws(TakeOverFault) in
+      switch tag {
+      case 1: version = text(value)
+      case 2: pid = try small(value)
+      case 3: program = text(value)
+      case 4: oldProgram = try descriptor(value)
+      case 5: locks.append(try Held(value))
+      case 6: listener = try Held(value)
+      case 7: services.append(try Service(value))
+      case 8: orders.append(try Order(value))
+      case 9: clients.append(try Client(value))
+      case 10: host = try Host(value)
+      case 11: lastRequest = number(value)
+      default: break
+      }
+    }
+    let all = descriptors
+    guard Set(all).count == all.count else { throw TakeOverFault("the snapshot names a descriptor twice") }
+  }
+
+  /// FNV-1a: against a cut or a mix-up, not against an enemy.
+  private static func checksum(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+    bytes.withUnsafeBufferPointer { bytes in
+      var sum: UInt64 = 0xcbf2_9ce4_8422_2325
+      for byte in bytes { sum = (sum ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
+      return sum
+    }
+  }
+}
+
+extension TakeOver.Held {
+  fileprivate var fields: Fields {
+    var fields = Fields()
+    fields.text(1, path)
+    fields.number(2, descriptor)
+    return fields
+  }
+  fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
+    self.init(path: "", descriptor: -1)
+    try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
+      switch tag {
+      case 1: path = text(value)
+      case 2: descriptor = try GuardianRuntime.descriptor(value)
+      default: break
+      }
+    }
+    guard descriptor >= 0, path.hasPrefix("/") else { throw TakeOverFault("the snapshot holds half an entry") }
+  }
+}
+
+extension TakeOver.Service {
+  fileprivate var fields: Fields {
+    var fields = Fields()
+    fields.text(1, name)
+    if let record { fields.bytes(2, record) }
+    if let notify { fields.nested(3, notify.fields) }
+    if let run { fields.nested(4, run.fields) }
+    fields.text(5, statusText)
+    fields.text(6, log)
+    for note in notes { fields.text(7, note) }
+    fields.text(8, repairs)
+    fields.number(9, repairRound)
+    fields.number(10, droppedNotifications)
+    return fields
+  }
+  fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
+    self.init(name: "")
+    try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
+      switch tag {
+      case 1: name = text(value)
+      case 2: record = Array(value)
+      case 3: notify = try TakeOver.Held(value)
+      case 4: run = try TakeOver.Run(value)
+      case 5: statusText = text(value)
+      case 6: log = text(value)
+      case 7: notes.append(text(value))
+      case 8: repairs = text(value)
+      case 9: repairRound = try count(value)
+      case 10: droppedNotifications = try count(value)
+      default: break
+      }
+    }
+    guard ServiceName(name) != nil else { throw TakeOverFault("the snapshot names a service that cannot be one") }
+  }
+}
+
+extension TakeOver.Run {
+  fileprivate var fields: Fields {
+    var fields = Fields()
+    fields.number(1, id.high)
+    fields.number(2, id.low)
+    fields.number(3, pid)
+    if let readiness { fields.number(4, readiness) }
+    if let journal { fields.number(5, journal) }
+    fields.flag(6, sentKill)
+    fields.number(7, oomKills)
+    fields.flag(8, draining)
+    return fields
+  }
+  fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
+    self.init(id: RunID(high: 0, low: 0), pid: 0)
+    var high: UInt64 = 0, low: UInt64 = 0
+    try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
+      switch tag {
+      case 1: high = number(value)
+      case 2: low = number(value)
+      case 3: pid = try small(value)
+      case 4: readiness = try descriptor(value)
+      case 5: journal = try descriptor(value)
+      case 6: sentKill = number(value) != 0
+      case 7: oomKills = number(value)
+      case 8: draining = number(value) != 0
+      default: break
+      }
+    }
+    id = RunID(high: high, low: low)
+    guard pid > 0 else { throw TakeOverFault("the snapshot holds a run without a process") }
+  }
+}
+
+extension TakeOver.Order {
+  fileprivate var fields: Fields {
+    var fields = Fields()
+    fields.number(1, request)
+    fields.text(2, service)
+    fields.number(3, goal.rawValue)
+    fields.text(4, note)
+    return fields
+  }
+  fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
+    self.init(request: 0, service: "", goal: .done, note: "")
+    try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
+      switch tag {
+      case 1: request = number(value)
+      case 2: service = text(value)
+      case 3:
+        guard let known = Goal(rawValue: UInt8(truncatingIfNeeded: number(value))) else {
+          throw TakeOverFault("the snapshot holds an order whose outcome this guardian does not know")
+        }
+        goal = known
+      case 4: note = text(value)
+      default: break
+      }
+    }
+  }
+}
+
+extension TakeOver.Client {
+  fileprivate var fields: Fields {
+    var fields = Fields()
+    fields.number(1, descriptor)
+    fields.bytes(2, input)
+    fields.bytes(3, output)
+    fields.flag(4, closing)
+    switch waits {
+    case .nothing: break
+    case .order(let request, let name, let oneway):
+      fields.number(5, 1)
+      fields.number(6, request)
+      fields.text(7, name)
+      fields.flag(8, oneway)
+    case .list(let names, let next, let missing, let brief):
+      fields.number(5, 2)
+      // What has been listed already is not listed again.
+      for name in names.dropFirst(next) { fields.text(7, name) }
+      for name in missing { fields.text(9, name) }
+      fields.flag(10, brief)
+    case .reload(let oneway):
+      fields.number(5, 3)
+      fields.flag(8, oneway)
+    case .upgrade(let oneway):
+      fields.number(5, 4)
+      fields.flag(8, oneway)
+    }
+    return fields
+  }
+  fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
+    self.init(descriptor: -1)
+    var kind: UInt64 = 0, request: UInt64 = 0, names: [String] = [], missing: [String] = []
+    var oneway = false, brief = false
+    try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
+      switch tag {
+      case 1: descriptor = try GuardianRuntime.descriptor(value)
+      case 2: input = Array(value)
+      case 3: output = Array(value)
+      case 4: closing = number(value) != 0
+      case 5: kind = number(value)
+      case 6: request = number(value)
+      case 7: names.append(text(value))
+      case 8: oneway = number(value) != 0
+      case 9: missing.append(text(value))
+      case 10: brief = number(value) != 0
+      default: break
+      }
+    }
+    switch kind {
+    case 0: waits = .nothing
+    case 1: waits = .order(request: request, name: names.first ?? "", oneway: oneway)
+    case 2: waits = .list(names: names, next: 0, missing: missing, brief: brief)
+    case 3: waits = .reload(oneway: oneway)
+    case 4: waits = .upgrade(oneway: oneway)
+    default: throw TakeOverFault("the snapshot holds a client that waits for what this guardian does not know")
+    }
+    guard descriptor >= 0 else { throw TakeOverFault("the snapshot holds half an entry") }
+  }
+}
+
+extension TakeOver.Host {
+  fileprivate var fields: Fields {
+    var fields = Fields()
+    if let softOpenFiles { fields.number(1, softOpenFiles) }
+    for pid in inherited { fields.number(2, pid) }
+    fields.text(3, statusLine)
+    return fields
+  }
+  fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
+    self.init()
+    try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
+      switch tag {
+      case 1: softOpenFiles = number(value)
+      case 2: inherited.append(try small(value))
+      case 3: statusLine = text(value)
+      default: break
+      }
+    }
+  }
+}
+
+/// Writes fields: a tag (1 byte), a length (4 bytes), the value. Numbers are little-endian, signed ones in two's complement.
+private struct Fields {
+  var bytes: [UInt8] = []
+  mutating func bytes(_ tag: UInt8, _ value: some Collection<UInt8>) {
+    // Nothing that is put in here comes near to 4 GiB: names, texts and buffers have bounds of their own.
+    bytes.append(tag)
+    bytes.append(little: UInt32(clamping: value.count))
+    bytes += value
+  }
+  mutating func text(_ tag: UInt8, _ value: String) { bytes(tag, value.utf8) }
+  mutating func nested(_ tag: UInt8, _ value: Fields) { bytes(tag, value.bytes) }
+  mutating func flag(_ tag: UInt8, _ value: Bool) { if value { bytes(tag, [1]) } }
+  mutating func number(_ tag: UInt8, _ value: some BinaryInteger) {
+    var raw: [UInt8] = []
+    raw.append(little: UInt64(truncatingIfNeeded: value))
+    bytes(tag, raw)
+  }
+}
+
+private func forEachField(
+  _ bytes: ArraySlice<UInt8>, _ body: (UInt8, ArraySlice<UInt8>) throws(TakeOverFault) -> Void
+) throws(TakeOverFault) {
+  var rest = bytes
+  while let tag = rest.popFirst() {
+    guard rest.count >= 4 else { throw TakeOverFault("the snapshot is cut off") }
+    let length = number(rest.prefix(4))
+    rest = rest.dropFirst(4)
+    guard length <= UInt64(rest.count) else { throw TakeOverFault("the snapshot is cut off") }
+    try body(tag, rest.prefix(Int(length)))
+    rest = rest.dropFirst(Int(length))
+  }
+}
+
+/// At most the first eight bytes, the lowest first.
+private func number(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+  bytes.prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
+}
+private func text(_ bytes: ArraySlice<UInt8>) -> String { String(decoding: bytes, as: UTF8.self) }
+private func small(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) -> Int32 {
+  guard let fits = Int32(exactly: Int64(bitPattern: number(bytes))) else {
+    throw TakeOverFault("the snapshot holds a number that is too large")
+  }
+  return fits
+}
+private func count(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) -> Int {
+  guard let fits = Int(exactly: number(bytes)) else {
+    throw TakeOverFault("the snapshot holds a number that is too large")
+  }
+  return fits
+}
+/// The standard three are guardian's own and are handed on by nobody.
+private func descriptor(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) -> Int32 {
+  let descriptor = try small(bytes)
+  guard descriptor > 2 else { throw TakeOverFault("the snapshot names a descriptor that cannot be one") }
+  return descriptor
+}
+
+extension [UInt8] {
+  fileprivate mutating func append<Number: FixedWidthInteger>(little number: Number) {
+    for shift in stride(from: 0, to: Number.bitWidth, by: 8) { append(UInt8(truncatingIfNeeded: number >> shift)) }
+  }
+}
