@@ -246,6 +246,8 @@ final class ControlServer {
     case .reload:
       client.answering = .reload(oneway: call.oneway)
       shell.reload { [weak self] result in self?.reloaded(key, result) }
+    case .upgrade:
+      reply { Reply.error(.failed(reason: "this guardian cannot be exchanged while it runs"), into: &$0) }
     case .plan(let name, let fromStart):
       guard let service = ServiceName(name), let entries = shell.plan(for: service, fromStart: fromStart) else {
         return reply { Reply.error(unknown(name), into: &$0) }

@@ -30,6 +30,10 @@ package func guardianMain(_ arguments: [String]) -> Int32 {
     return told ? check.exitStatus : max(check.exitStatus, 1)
   case .plan(let name): return plan(name, directories)
   case .moveAside(let path): return moveAside(path)
+  case .takeOverCheck: return takeOverCheck(directories)
+  case .takeOver:
+    complain("the snapshot cannot be taken over")
+    return 1
   case .run: return run(directories)
   }
 }
@@ -145,4 +149,18 @@ private func moveAside(_ path: String) -> Int32 {
   let outcome = MoveAside.perform(path)
   _ = output(outcome.message + "\n")
   return outcome.exitCode
+}
+
+/// One line on standard output: `ok VERSION`, or why this program cannot take over.
+private func takeOverCheck(_ directories: Directories) -> Int32 {
+  guard let bytes = readSnapshot(STDIN_FILENO) else {
+    _ = output("it cannot read the snapshot\n")
+    return 1
+  }
+  switch checkTakeOver(bytes, directories) {
+  case .success(let version): return output("ok \(version)\n") ? 0 : 1
+  case .failure(let fault):
+    _ = output("\(printable(fault.description, atMost: 512))\n")
+    return 1
+  }
 }

@@ -148,12 +148,15 @@ extension TakeOver {
     for client in clients { body.nested(9, client.fields) }
     body.nested(10, host.fields)
     body.number(11, lastRequest)
+    return Self.framed(body.bytes)
+  }
 
-    var head = Self.magic
-    head.append(little: Self.format)
-    head.append(little: UInt64(body.bytes.count))
-    head.append(little: Self.checksum(body.bytes[...]))
-    return head + body.bytes
+  static func framed(_ body: [UInt8]) -> [UInt8] {
+    var head = magic
+    head.append(little: format)
+    head.append(little: UInt64(body.count))
+    head.append(little: checksum(body[...]))
+    return head + body
   }
 
   package init(decoding bytes: [UInt8]) throws(TakeOverFault) {

@@ -47,6 +47,7 @@ import Testing
     Fault(line: "-x", text: "unknown option '-x'; see 'guardianctl help'"),
     Fault(line: "start", text: "'start' needs the name of a service"),
     Fault(line: "reload web", text: "'reload' takes no name, but got 'web'"),
+    Fault(line: "upgrade web", text: "'upgrade' takes no name, but got 'web'"),
     Fault(line: "hold web", text: "'hold' needs a time: --for 30min"),
     Fault(line: "hold web --for", text: "--for needs a value: --for TIME"),
     Fault(line: "hold web --for 10", text: "--for '10' is no time; write it like 500ms, 10s, 5min, 2h, 1d, 1min30s"),

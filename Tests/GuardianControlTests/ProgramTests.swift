@@ -190,6 +190,7 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
       Reply.error(
         .configurationFault([Diagnostic(file: "services/a.yaml", line: 2, column: 3, what: "unknown key 'x'")]),
         into: &bytes)
+    case .upgrade: Reply.upgraded(Upgraded(from: "0.1.0", to: "0.2.0", pid: 4711, services: 12), into: &bytes)
     case .plan(let name, _):
       if name == "nosuch" {
         Reply.error(.noSuchService(name: name), into: &bytes)
@@ -279,6 +280,9 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
       errors: "guardianctl: services/a.yaml:2:3: unknown key 'x'\n"
         + "guardianctl: the configuration has a fault; a service with a fault keeps its last good definition, if it had one\n"
     ),
+    Order(
+      line: "upgrade", status: 0,
+      output: "upgraded: guardian 0.1.0 → 0.2.0, pid 4711 kept, 12 services untouched\n", errors: ""),
     Order(line: "plan nosuch", status: 4, output: "", errors: "guardianctl: nosuch: no such service\n"),
   ])
   func `tells the truth about an order`(_ c: Order) {

@@ -16,6 +16,9 @@ import Testing
     #expect(try Options([]).mode == .run)
     #expect(try Options(["--plan", "web"]).mode == .plan("web"))
     #expect(try Options(["--move-aside", "/var/cache/x"]).mode == .moveAside("/var/cache/x"))
+    #expect(try Options(["--take-over-check"]).mode == .takeOverCheck)
+    let back = try Options(["--take-over", "7", "--back", "SIGSEGV"])
+    #expect(back.mode == .takeOver(7) && back.back == "SIGSEGV")
     #expect(try Options(["--config", "relative"]).configuration?.hasPrefix("/") == true)
   }
 
@@ -27,10 +30,20 @@ import Testing
     Case(words: ["--state", ""], complaint: "--state needs a directory"),
     Case(words: ["--check=1"], complaint: "--check takes no value"),
     Case(words: ["--check", "--version"], complaint: "--check and --version do not go together"),
+    Case(words: ["--take-over", "2"], complaint: "--take-over needs a descriptor"),
+    Case(words: ["--take-over"], complaint: "--take-over needs a descriptor"),
+    Case(words: ["--check", "--take-over=7"], complaint: "--check and --take-over do not go together"),
     Case(words: ["start"], complaint: "unexpected argument 'start'; services are named in the configuration directory"),
   ])
   func `is strict, and names the nearest word`(_ c: Case) {
     #expect(throws: Options.UsageFault(description: c.complaint)) { try Options(c.words) }
+  }
+
+  @Test func `is handed on without what one image says to the next`() {
+    #expect(
+      Options.withoutTakeOver(["--config", "/c", "--take-over", "7", "--back", "x", "--take-over=8", "--logs=/l"])
+        == ["--config", "/c", "--logs=/l"])
+    #expect(Options.withoutTakeOver(["--take-over"]) == [])
   }
 
   @Test func `decides where things are: flags, then systemd, then who runs it`() throws {
