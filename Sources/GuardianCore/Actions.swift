@@ -22,6 +22,8 @@ package enum Action: Hashable, Sendable {
   /// Make this durable, then answer `saved(ticket)`.
   indirect case save(ServiceRecord, Ticket)
   indirect case record(Occurrence)
+  /// A line of the book of runs, to be written together with the save of the same turn.
+  indirect case enter(RunEntry)
   /// Watch this path (the executable, or what was missing) and answer `executableSeen` when it changes; nil: no longer.
   case watch(String?)
   /// The removed service has nothing left: drop it.

@@ -4,10 +4,13 @@ package import GuardianModel
 package enum ServiceEvent: Hashable, Sendable {
   // Outcomes of actions.
   /// The run has come to its exec. `executable` is what was executed, for noticing a change.
-  case spawned(RunID, pid: Int32, executable: FileIdentity?)
+  /// `startTicks` as in `ProcessIdentity`; 0 where it is not known.
+  case spawned(RunID, pid: Int32, executable: FileIdentity?, startTicks: UInt64 = 0)
   case spawnFailed(RunID, SpawnFailure)
   case saved(Ticket)
   case hookEnded(RunID, HookResult)
+  /// The hook has come to its exec.
+  case hookStarted(RunID, pid: Int32, startTicks: UInt64)
   case looked(RunID, Liveness)
 
   // Evidence about a run.
@@ -22,6 +25,13 @@ package enum ServiceEvent: Hashable, Sendable {
   case ended(RunID, Death)
   /// Nothing of the run's set is left. Comes once, after `ended`; at once where nothing was left over.
   case emptied(RunID)
+
+  // What guardian finds at its start of what an earlier instance has left: the answers to `Fleet.adoptees`. What is not
+  // there any more is told by `ended` and `emptied`, or by `hookEnded`.
+  /// This process is proved to be the run's, and alive (or, where the main process had ended before, what is left of its
+  /// set is). `readinessKnown`: a READY sent meanwhile would have been kept.
+  case adopted(RunID, pid: Int32, startTicks: UInt64, readinessKnown: Bool)
+  case hookAdopted(RunID, pid: Int32, startTicks: UInt64)
 
   // The host.
   /// The definition on disk is now this one, valid.

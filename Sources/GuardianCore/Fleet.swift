@@ -35,6 +35,7 @@ package struct Fleet: Sendable {
   private var shutdown = Shutdown.no
   /// During a shutdown: everything below has stopped, for good. So a look at the rest is not a look at all.
   private var idleBelow = 0
+  private var care = Care()
 
   private enum Shutdown { case no, going, done }
 
@@ -61,10 +62,38 @@ package struct Fleet: Sendable {
     machines.append(ServiceMachine(spec, record: record, now: now))
     startOrder.append(0)
     if shutdown != .no { machines[index]?.shuttingDown = true }
+    machines[index]?.guardianObserving = observing
     number(spec.name, index)
+    if machines[index]?.isSuspect ?? false { care.suspects.append(index) }
     schedule(index)
     return ServiceID(index)
   }
+
+  /// A service as the store has kept it, in the phase in which it was; nil: a new one.
+  ///
+  /// What an earlier instance of guardian has left alive is listed by `adoptees(of:)`. When each of them has been
+  /// answered for, `begin` starts what is wanted and does not live. Entries that close the book of what the machine took
+  /// down with it come out of this call, before anything can be started.
+  package mutating func add(_ spec: ServiceSpec, stored: StoredRecord?, now: Now) -> ServiceID {
+    let id = add(spec, record: nil, now: now)
+    guard let stored else { return id }
+    var turn = Turn(now: now, random: random)
+    machines[id.index]?.restore(stored, &turn)
+    if machines[id.index]?.isSuspect ?? false { care.suspects.append(id.index) }
+    absorb(&turn, id.index)
+    return id
+  }
+
+  /// What the shell has to look for, and to answer for with `adopted`, `ended` and `emptied`, `hookAdopted` or
+  /// `hookEnded`: at most one, for a service that has just been added.
+  package func adoptees(of id: ServiceID) -> [Adoptee] { machine(id.index)?.adoptees ?? [] }
+
+  /// Guardian does not trust itself: restarts go on, repairs, safe mode and quarantine are only logged.
+  package mutating func setObserving(_ observing: Bool) {
+    self.observing = observing
+    for index in machines.indices { machines[index]?.setGuardianObserving(observing) }
+  }
+  package private(set) var observing = false
 
   /// Nil: the name is free again.
   private mutating func number(_ name: ServiceName, _ index: Int?) {
@@ -210,6 +239,7 @@ package struct Fleet: Sendable {
     }
     schedule(index)
     checkShutdown()
+    goOnWithCare(now: turn.now)
   }
 
   /// Rises whenever a service may have changed: what was derived from the same number is still true.
@@ -230,6 +260,16 @@ package struct Fleet: Sendable {
     }
     shutdown = .done
     output.append(.allStopped)
+  }
+
+  // MARK: Careful start
+
+  /// The next suspect starts when it is its turn; see `Care`.
+  private mutating func goOnWithCare(now: Now) {
+    guard !care.suspects.isEmpty, shutdown == .no, let next = care.next(machines) else { return }
+    var turn = Turn(now: now, random: random)
+    machines[next]?.takeTurn(&turn)
+    absorb(&turn, next)
   }
 
   // MARK: Those who wait

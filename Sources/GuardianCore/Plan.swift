@@ -40,7 +40,7 @@ private struct Forecast {
       switch run.stage {
       case .saving: pending.append(.saved(machine.issued))
       case .spawning: begun(run.id)
-      case .up: die(run.id)
+      case .adopting, .up: die(run.id)
       }
     case .stopping(let run, _):
       if run.stage == .spawning { begun(run.id) } else { die(run.id) }
@@ -94,7 +94,7 @@ private struct Forecast {
     case .record(let occurrence): write(occurrence)
     case .look(let run): pending.append(.looked(run, .alive))
     case .forget: over = true
-    case .signal, .signalSet, .signalHook, .notify, .watch: break
+    case .signal, .signalSet, .signalHook, .notify, .watch, .enter: break
     }
   }
 

@@ -19,7 +19,7 @@ extension ServiceMachine {
       return concludeStop(run, Stop(purpose: purpose, killAt: turn.now.monotonic), &turn)
     }
     var stop = Stop(purpose: purpose, killAt: turn.now.monotonic + spec.stop.timeout)
-    if run.stage == .spawning {
+    if run.stage != .up {
       stop.owed = spec.stop.signal
     } else {
       turn.actions.append(.signal(run.id, spec.stop.signal))
@@ -29,7 +29,7 @@ extension ServiceMachine {
 
   mutating func kill(_ run: Run, _ stop: Stop, _ turn: inout Turn) {
     var stop = stop
-    if run.stage == .spawning {
+    if run.stage != .up {
       stop.owed = .kill
     } else {
       turn.actions.append(.signalSet(run.id, .kill))
@@ -50,8 +50,9 @@ extension ServiceMachine {
   mutating func ended(_ id: RunID, _ death: Death, _ turn: inout Turn) {
     switch phase {
     case .starting(let run), .running(let run):
-      guard run.id == id, run.stage == .up else { return }
+      guard run.id == id, run.stage == .up || run.stage == .adopting else { return }
       var stop = Stop(purpose: .death, killAt: turn.now.monotonic + spec.stop.timeout)
+      stop.unseen = run.stage == .adopting
       stop.death = death
       stop.diedAt = turn.now
       if death.leftovers > 0 {
@@ -63,9 +64,13 @@ extension ServiceMachine {
         case .term: turn.actions.append(.signalSet(id, .term))
         }
       }
+      var run = run
+      run.stage = .up
       phase = .stopping(run, stop)
-    case .stopping(let run, var stop):
-      guard run.id == id, run.stage == .up, stop.death == nil else { return }
+    case .stopping(var run, var stop):
+      guard run.id == id, run.stage == .up || run.stage == .adopting, stop.death == nil else { return }
+      stop.unseen = run.stage == .adopting
+      run.stage = .up
       stop.death = death
       stop.diedAt = turn.now
       if death.leftovers > 0 {
@@ -80,12 +85,15 @@ extension ServiceMachine {
   /// Nothing is left: now the end is judged, or the order is done.
   mutating func emptied(_ id: RunID, _ turn: inout Turn) {
     guard case .stopping(let run, let stop) = phase, run.id == id, let death = stop.death else { return }
+    endsUnseen = stop.unseen
+    if stop.unseen, run.pid == nil { return concludeNotBegun(run, stop, &turn) }
     let at = stop.diedAt ?? turn.now
     let uptime = run.startedAt.map { at.monotonic - $0 } ?? .zero
     let cause: Cause
     let ordered: Bool
     switch stop.purpose {
-    case .order, .restart: (cause, ordered) = (causeOfOrderedEnd(death), true)
+    case .order, .restart:
+      (cause, ordered) = (interrupted && death.status == .unseen ? .host : causeOfOrderedEnd(death), true)
     case .fault(let why): (cause, ordered) = (why, false)
     case .death: (cause, ordered) = (GuardianCore.cause(of: death), false)
     }

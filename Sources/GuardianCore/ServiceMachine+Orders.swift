@@ -44,6 +44,7 @@ extension ServiceMachine {
   mutating func orderStart(by: String, _ turn: inout Turn) -> Expectation {
     guard !shuttingDown, !removed else { return .inVain(reason: goingDown) }
     want(.up)
+    careful = true
     switch phase {
     case .running: return .accepted(note: "already running")
     case .starting: return .ready(note: "")
@@ -210,6 +211,7 @@ extension ServiceMachine {
 
   /// Stops whatever is going on, because it is no longer wanted, no longer defined, or guardian goes down.
   mutating func takeDown(_ turn: inout Turn) {
+    goOnAfterInterruption(&turn)
     switch phase {
     case .starting(let run), .running(let run): stopRun(run, .order, &turn)
     case .stopping(let run, var stop):

@@ -21,12 +21,12 @@ extension ServiceMachine {
     nextRepair(&turn)
   }
 
-  private func isUsedUp(_ repair: RepairSpec, _ now: BootInstant) -> Bool {
+  func isUsedUp(_ repair: RepairSpec, _ now: BootInstant) -> Bool {
     guard let limit = repair.atMost, let runs = record.repairRuns[repair.name] else { return false }
     return runs.count { now - $0 <= limit.within } >= limit.times
   }
 
-  private mutating func nextRepair(_ turn: inout Turn) {
+  mutating func nextRepair(_ turn: inout Turn) {
     guard case .repairing(var repair) = phase else { return }
     // Where something changed the hook has finished, and no other one runs for what is there no more.
     guard repair.outcome == .start, !repair.queue.isEmpty else {
@@ -45,18 +45,21 @@ extension ServiceMachine {
 
   func runHook(_ hook: Repair.Hook, attempt: Int, _ turn: inout Turn) {
     note(.repairStarted(hook: hook.id, name: hook.repair.name, attempt: attempt), &turn)
+    turn.actions.append(.runHook(request(of: hook)))
+  }
+
+  func request(of hook: Repair.Hook) -> HookRequest {
     var identity = hook.repair.identity
     if identity == nil, case .run = hook.repair.kind { identity = spec.process.identity }
-    turn.actions.append(
-      .runHook(
-        HookRequest(
-          id: hook.id, purpose: .repair(name: hook.repair.name), kind: hook.repair.kind, identity: identity,
-          timeout: hook.repair.timeout, context: hookContext(reason: reason))))
+    return HookRequest(
+      id: hook.id, purpose: .repair(name: hook.repair.name), kind: hook.repair.kind, identity: identity,
+      timeout: hook.repair.timeout, context: hookContext(reason: reason))
   }
 
   mutating func hookEnded(_ id: RunID, _ result: HookResult, _ turn: inout Turn) {
     guard case .repairing(var repair) = phase, let hook = repair.hook, hook.id == id else { return }
     if case .saving = hook.stage { return }
+    if case .adopting = hook.stage { endsUnseen = true }
     repair.hook = nil
     phase = .repairing(repair)
     let told: HookResult =
@@ -64,6 +67,7 @@ extension ServiceMachine {
       case .stop: result == .succeeded ? .succeeded : .aborted
       case .start, .startFresh, .rest: hook.timedOut ? .timedOut : result
       }
+    hookOutcome = told
     note(.repairEnded(hook: id, name: hook.repair.name, result: told), &turn)
     if told == .cannotRepair, repair.outcome == .start {
       phase = .stopped
@@ -77,7 +81,9 @@ extension ServiceMachine {
     switch repair.outcome {
     case .start, .startFresh:
       let wanted = record.wanted == .up && !shuttingDown && !removed
-      if mayStart || (repair.byOperator && wanted) { return start(.ordinary, &turn) }
+      if mayStart || (repair.byOperator && wanted) {
+        return start(.ordinary, byOperator: repair.byOperator, &turn)
+      }
       save()
     case .rest:
       save()
@@ -104,6 +110,10 @@ extension ServiceMachine {
       turn.actions.append(.signalHook(hook.id, .term))
       hook.stage = .terminated(killAt: turn.now.monotonic + Self.hookPatience)
       repair.hook = hook
+    case .adopting:
+      // As soon as it is found.
+      hook.stage = .adopting(until: turn.now.monotonic)
+      repair.hook = hook
     case .terminated, .killed: break
     }
     phase = .repairing(repair)
@@ -114,7 +124,7 @@ extension ServiceMachine {
     guard var hook = repair.hook else { return }
     let now = turn.now.monotonic
     switch hook.stage {
-    case .saving, .killed: return
+    case .saving, .adopting, .killed: return
     case .running(let until):
       guard now >= until else { return }
       hook.timedOut = true

@@ -49,6 +49,7 @@ extension ServiceMachine {
   mutating func start(_ wish: RunKind, atOnce: Bool = false, byOperator: Bool = false, _ turn: inout Turn) {
     if case .starting = phase { return invariantBroken("a start while starting", &turn) }
     if phase.run != nil { return invariantBroken("a start while a run lives", &turn) }
+    if mustWaitForItsTurn(wish, byOperator: byOperator) { return }
     // On a fresh ladder there is nothing to be tried: what was to be a trial is a start like any.
     var kind = adoptProcess(&turn) ? .ordinary : wish
     var off = record.plugins.off
@@ -73,6 +74,7 @@ extension ServiceMachine {
     run.byOperator = byOperator
     run.watchdog = spec.watchdog
     record.openRun = run.id
+    record.processHash = spec.process.fingerprint
     let ticket = save()
     if !atOnce { run.stage = .saving(ticket) }
     phase = .starting(run)
@@ -125,17 +127,19 @@ extension ServiceMachine {
     record.plugins = PluginToggle()
     record.quarantine = nil
     record.trialDelay = nil
+    record.hostLosses = 0
     missing = nil
     reason = ""
     save()
   }
 
-  mutating func spawned(_ id: RunID, pid: Int32, executable: FileIdentity?, _ turn: inout Turn) {
+  mutating func spawned(_ id: RunID, pid: Int32, executable: FileIdentity?, startTicks: UInt64, _ turn: inout Turn) {
     switch phase {
     case .starting(var run):
       guard run.id == id, run.stage == .spawning else { return }
       run.stage = .up
       run.pid = pid
+      run.startTicks = startTicks
       run.startedAt = turn.now.monotonic
       waitedBefore = nil
       note(
@@ -164,6 +168,7 @@ extension ServiceMachine {
       guard run.id == id, run.stage == .spawning else { return }
       run.stage = .up
       run.pid = pid
+      run.startTicks = startTicks
       run.startedAt = turn.now.monotonic
       note(.started(run: id, pid: pid, kind: run.kind, disabledPlugins: []), &turn)
       if let signal = stop.owed {
@@ -213,6 +218,8 @@ extension ServiceMachine {
     run.readyBy = nil
     run.wasReady = true
     run.settlesAt = turn.now.monotonic + spec.startupWindow
+    run.lookAgainAt = nil
+    run.beingLookedAt = false
     if run.watchdog > .zero { run.watchdogAt = turn.now.monotonic + run.watchdog }
     phase = .running(run)
     reason = ""
@@ -223,22 +230,34 @@ extension ServiceMachine {
   /// The startup window is over; whether the run has outlived it is for a look at the process to tell.
   mutating func lookAt(_ run: Run, _ turn: inout Turn) {
     var run = run
-    run.settlesAt = turn.now.monotonic + Self.lookAgain
+    run.lookAgainAt = turn.now.monotonic + Self.lookAgain
     run.beingLookedAt = true
-    phase = .running(run)
+    if run.wasReady { phase = .running(run) } else { phase = .starting(run) }
     turn.actions.append(.look(run.id))
   }
 
   mutating func looked(_ id: RunID, _ liveness: Liveness, _ turn: inout Turn) {
-    guard case .running(var run) = phase, run.id == id, run.beingLookedAt else { return }
+    guard var run = phase.run, run.id == id, run.beingLookedAt else { return }
+    switch phase {
+    case .running: break
+    case .starting:
+      // It was adopted, and whether it is ready will never be known: age has to do.
+      if liveness == .alive {
+        run.wasReady = true
+        if run.watchdog > .zero { run.watchdogAt = turn.now.monotonic + run.watchdog }
+        turn.milestones.append(.ready)
+      }
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined: return
+    }
     run.beingLookedAt = false
-    phase = .running(run)
+    if run.wasReady { phase = .running(run) } else { phase = .starting(run) }
     switch liveness {
     case .alive: settle(run, &turn)
     case .stopped: reason = "stopped by a signal; the startup window waits"
     case .dumping:
       run.settlesAt = nil
-      phase = .running(run)
+      run.lookAgainAt = nil
+      if run.wasReady { phase = .running(run) } else { phase = .starting(run) }
       reason = "dumping core"
     }
   }
@@ -251,8 +270,10 @@ extension ServiceMachine {
     let recovered =
       record.strikes > 0 || record.triesOnStep > 0 || record.quarantine != nil || run.kind == .pluginRetry
     run.settlesAt = nil
+    run.lookAgainAt = nil
     run.settled = true
     record.openRun = nil
+    record.hostLosses = 0
     record.repairRounds = 0
     switch run.kind {
     case .ordinary: break

@@ -100,11 +100,13 @@ extension ServiceMachine {
     switch phase {
     case .stopped: return held && record.wanted == .up ? at(record.hold?.until, "start") : nil
     case .finished: return nil
-    case .waiting(let retryAt, _, _): return held ? at(record.hold?.until, "start") : at(retryAt, "start")
+    case .waiting(let retryAt, _, _): return held ? at(record.hold?.until, "start") : at(retryAt < .distantFuture ? retryAt : nil, "start")
     case .backingOff(let until, let next):
       let action = next == .act && record.step == .repair && !observing ? "repair" : "start"
       return held ? at(record.hold?.until, action) : at(until, action)
-    case .starting(let run): return held ? nil : at(run.readyBy, "give-up-waiting")
+    case .starting(let run):
+      if let due = run.settlesAt { return at(due, "settle") }
+      return held ? nil : at(run.readyBy, "give-up-waiting")
     case .running(let run):
       if let due = run.settlesAt { return at(due, "settle") }
       if record.strikes > 0, let due = run.clearsAt { return at(due, "clear-strikes") }
@@ -114,7 +116,7 @@ extension ServiceMachine {
       switch repair.hook?.stage {
       case .running(let until): return at(until, "end-repair")
       case .terminated(let killAt): return at(killAt, "kill-repair")
-      case .saving, .killed, nil: return nil
+      case .saving, .adopting, .killed, nil: return nil
       }
     case .stopping(_, let stop): return at(stop.killAt, "kill")
     case .quarantined:

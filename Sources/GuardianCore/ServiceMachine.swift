@@ -71,6 +71,19 @@ package struct ServiceMachine: Hashable, Sendable {
   /// Quarantined because this is not there.
   var missing: String?
   var watched: String?
+  /// Guardian itself has come up in observe mode.
+  var guardianObserving = false
+  /// How long guardian had not been at work before this machine was restored; what is adopted gets the time back.
+  var absence = Duration.zero
+  /// Not between a restoration and `begin`.
+  package internal(set) var begun = true
+  /// Restored on another boot: what was interrupted goes on, or is judged, with `begin`.
+  var interrupted = false
+  /// This is the suspect's turn in a careful start, or an operator's order overrides it; for one start.
+  var careful = false
+  /// How the hook went that ended in this turn, and whether what ends in this turn was seen by nobody.
+  var hookOutcome: HookResult?
+  var endsUnseen = false
 
   package init(_ spec: ServiceSpec, record: ServiceRecord?, now: Now) {
     definition = Shared(spec)
@@ -86,6 +99,8 @@ package struct ServiceMachine: Hashable, Sendable {
       phase = .quarantined
       reason = quarantine.reason
     }
+    self.record.situation = situation
+    self.record.reason = reason
   }
 
   package enum Phase: Hashable, Sendable {
@@ -118,6 +133,7 @@ package struct ServiceMachine: Hashable, Sendable {
     package let pluginsOff: Bool
     package var stage: Stage
     package var pid: Int32?
+    var startTicks: UInt64 = 0
     package var startedAt: Instant?
     /// Ready is expected by then; nil once it is ready, or where readiness is not configured.
     package var readyBy: Instant?
@@ -126,6 +142,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var settlesAt: Instant?
     package var settled = false
     var beingLookedAt = false
+    /// The window is over and a look did not settle it: the next look.
+    var lookAgainAt: Instant?
     /// As the process has been told; a reload does not tell it anew.
     var watchdog = Duration.zero
     package var watchdogAt: Instant?
@@ -140,6 +158,8 @@ package struct ServiceMachine: Hashable, Sendable {
       case saving(Ticket)
       /// Asked for, outcome not seen yet.
       case spawning
+      /// Left by an earlier instance of guardian: whether it still lives is being found out, and nothing is due.
+      case adopting
       case up
     }
   }
@@ -165,6 +185,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var owed: Signal?
     /// An operator's order that came meanwhile: start when the end has been judged.
     package var thenStart = false
+    /// Found gone at guardian's start.
+    var unseen = false
   }
 
   package struct Repair: Hashable, Sendable {
@@ -189,8 +211,11 @@ package struct ServiceMachine: Hashable, Sendable {
       package let repair: RepairSpec
       package var stage: Stage
       package var timedOut = false
+      var process: ProcessIdentity?
       package enum Stage: Hashable, Sendable {
         case saving(Ticket)
+        /// Left by an earlier instance of guardian, with what is left of its time.
+        case adopting(until: Instant)
         case running(until: Instant)
         case terminated(killAt: Instant)
         case killed
@@ -238,13 +263,22 @@ extension ServiceMachine {
   package mutating func handle(_ event: ServiceEvent, _ turn: inout Turn) {
     let before = phase.name
     switch event {
-    case .spawned(let run, let pid, let executable): spawned(run, pid: pid, executable: executable, &turn)
+    case .spawned(let run, let pid, let executable, let startTicks):
+      spawned(run, pid: pid, executable: executable, startTicks: startTicks, &turn)
     case .spawnFailed(let run, let failure): spawnFailed(run, failure, &turn)
     case .saved(let ticket): saved(ticket, &turn)
     case .hookEnded(let hook, let result): hookEnded(hook, result, &turn)
+    case .hookStarted(let hook, let pid, let startTicks):
+      hookStarted(hook, ProcessIdentity(pid: pid, startTicks: startTicks))
     case .looked(let run, let liveness): looked(run, liveness, &turn)
     case .ready(let run): becameReady(run, &turn)
-    case .watchdogPinged(let run): watchdogPinged(run, &turn)
+    case .adopted(let run, let pid, let startTicks, let readinessKnown):
+      adopted(run, ProcessIdentity(pid: pid, startTicks: startTicks), readinessKnown: readinessKnown, &turn)
+    case .hookAdopted(let hook, let pid, let startTicks):
+      hookAdopted(hook, ProcessIdentity(pid: pid, startTicks: startTicks), &turn)
+    case .watchdogPinged(let run):
+      // Nothing of it is kept, so nothing is saved.
+      return watchdogPinged(run, &turn)
     case .watchdogTriggered(let run):
       if case .running(let current) = phase, current.id == run { fault(current, .watchdog, signal: .abrt, &turn) }
     case .timeoutExtended(let run, let extra): timeoutExtended(run, by: extra, &turn)
@@ -256,10 +290,14 @@ extension ServiceMachine {
       takeDown(&turn)
     case .executableSeen(let identity): executableSeen(identity, &turn)
     case .resumed(let slept): resumed(slept, &turn)
-    case .begin:
-      if mayStart, case .stopped = phase { start(.ordinary, &turn) }
+    case .begin: begin(&turn)
     case .shutdown:
       shuttingDown = true
+      // The host may go down before everything has stopped, and by nobody's fault.
+      if record.openRun != nil {
+        record.openRun = nil
+        save()
+      }
       takeDown(&turn)
     case .deadline: deadlinePassed(&turn)
     }
@@ -269,6 +307,16 @@ extension ServiceMachine {
   /// Closes a turn: one save for all that changed, the watch, the phase's age.
   mutating func finish(turn: inout Turn, phaseBefore: PhaseName) {
     if phase.name != phaseBefore { phaseSince = turn.now.wall }
+    careful = false
+    let situation = situation
+    if situation != record.situation || reason != record.reason {
+      keepBook(from: record.situation, to: situation, &turn)
+      record.situation = situation
+      record.reason = reason
+      save()
+    }
+    hookOutcome = nil
+    endsUnseen = false
     if recordChanged {
       recordChanged = false
       issuedAt = turn.now.monotonic
@@ -307,7 +355,7 @@ extension ServiceMachine {
   }
 
   var held: Bool { record.hold != nil }
-  var observing: Bool { spec.mode == .observe }
+  var observing: Bool { spec.mode == .observe || guardianObserving }
   /// Nothing may be started by guardian itself.
   var mayStart: Bool { record.wanted == .up && !held && !shuttingDown && !removed }
 
@@ -383,7 +431,11 @@ extension ServiceMachine {
       phase = .starting(run)
     case .running(var run):
       if run.watchdogAt != nil { run.watchdogAt = now + run.watchdog }
-      if let due = run.settlesAt { run.settlesAt = due + slept }
+      if let due = run.lookAgainAt {
+        run.lookAgainAt = due + slept
+      } else if let due = run.settlesAt {
+        run.settlesAt = due + slept
+      }
       phase = .running(run)
     case .stopping(let run, var stop):
       if stop.killedAt == nil { stop.killAt = stop.killAt + slept }
@@ -440,11 +492,21 @@ extension ServiceMachine {
     var boot: BootInstant?
     switch phase {
     case .stopped, .finished: break
-    case .waiting(let retryAt, _, _): if !held { consider(retryAt) }
-    case .backingOff(let until, _): if !held { consider(until) }
-    case .starting(let run): if !held { consider(run.readyBy) }
-    case .running(let run):
-      consider(run.settlesAt)
+    case .waiting(let retryAt, _, _): if !held, begun, retryAt < .distantFuture { consider(retryAt) }
+    case .backingOff(let until, _): if !held, begun { consider(until) }
+    case .starting(let run), .running(let run), .stopping(let run, _):
+      // Whatever is due has to wait for news of what an earlier instance of guardian has left.
+      if run.stage == .adopting { break }
+      if case .starting = phase {
+        if !held { consider(run.readyBy) }
+        consider(run.lookAgainAt ?? run.settlesAt)
+        break
+      }
+      if case .stopping(_, let stop) = phase {
+        if !interrupted { consider(stop.killAt) }
+        break
+      }
+      consider(run.lookAgainAt ?? run.settlesAt)
       consider(run.clearsAt)
       consider(run.deescalatesAt)
       if !held { consider(run.watchdogAt) }
@@ -452,10 +514,9 @@ extension ServiceMachine {
       switch repair.hook?.stage {
       case .running(let until): consider(until)
       case .terminated(let killAt): consider(killAt)
-      case .saving, .killed, nil: break
+      case .saving, .adopting, .killed, nil: break
       }
-    case .stopping(_, let stop): consider(stop.killAt)
-    case .quarantined: if mayStart { boot = record.quarantine?.nextTrial }
+    case .quarantined: if mayStart, begun { boot = record.quarantine?.nextTrial }
     }
     if let since = unansweredSince { consider(since + Self.saveTimeout) }
     if let until = record.hold?.until { boot = min(boot ?? until, until) }
@@ -477,23 +538,34 @@ extension ServiceMachine {
     func due(_ instant: Instant?) -> Bool { instant.map { now.monotonic >= $0 } ?? false }
     switch phase {
     case .stopped, .finished: return
-    case .waiting(let retryAt, _, let kind): if !held, due(retryAt) { start(kind, &turn) }
-    case .backingOff(let until, let next): if !held, due(until) { perform(next, &turn) }
-    case .starting(let run):
-      if !held, due(run.readyBy) { fault(run, .startTimeout, signal: spec.stop.signal, &turn) }
-    case .running(let run):
+    case .waiting(let retryAt, _, let kind):
+      if !held, begun, retryAt < .distantFuture, due(retryAt) { start(kind, &turn) }
+    case .backingOff(let until, let next): if !held, begun, due(until) { perform(next, &turn) }
+    case .starting(let run), .running(let run), .stopping(let run, _):
+      if run.stage == .adopting { return }
+      if case .stopping(_, let stop) = phase {
+        if !interrupted, due(stop.killAt) { kill(run, stop, &turn) }
+        return
+      }
+      if case .starting = phase {
+        if !held, due(run.readyBy) {
+          fault(run, .startTimeout, signal: spec.stop.signal, &turn)
+        } else if due(run.lookAgainAt ?? run.settlesAt) {
+          lookAt(run, &turn)
+        }
+        return
+      }
       if !held, due(run.watchdogAt) {
         fault(run, .watchdog, signal: .abrt, &turn)
-      } else if due(run.settlesAt) {
+      } else if due(run.lookAgainAt ?? run.settlesAt) {
         lookAt(run, &turn)
       } else {
         if due(run.clearsAt) { clearLate(&turn) }
         if due(run.deescalatesAt) { deescalate(&turn) }
       }
     case .repairing(let repair): hookDeadlinePassed(repair, &turn)
-    case .stopping(let run, let stop): if due(stop.killAt) { kill(run, stop, &turn) }
     case .quarantined:
-      if mayStart, let trial = record.quarantine?.nextTrial, now.boot >= trial { start(.trial, &turn) }
+      if mayStart, begun, let trial = record.quarantine?.nextTrial, now.boot >= trial { start(.trial, &turn) }
     }
   }
 }

@@ -32,6 +32,9 @@ package struct ServiceRecord: Hashable, Sendable {
   /// Why it is as it is, for `status`.
   package var reason = ""
 
+  /// `ProcessSpec.fingerprint` of the definition that was started last; 0: none was.
+  package var processHash: UInt64 = 0
+
   package init() {}
 }
 

@@ -220,7 +220,7 @@ final class Shell {
       runs.forget(id)
       watches.set(id, path: nil)
       names[id] = nil
-    case .save, .record: break  // gathered by the caller
+    case .save, .record, .enter: break  // gathered by the caller
     }
   }
 

@@ -119,7 +119,7 @@ struct Checker {
 
   mutating func delivered(_ event: ServiceEvent, to index: Int, now: Nanoseconds) {
     switch event {
-    case .spawned(let run, _, _):
+    case .spawned(let run, _, _, _):
       guard models[index].run == run, !models[index].executed else { return }
       models[index].executed = true
       if models[index].spec.ready == .none { models[index].windowFrom = now }
@@ -165,7 +165,9 @@ struct Checker {
       models[index].stopIntended = true
       models[index].permit = false
     case .executableSeen: freshened(index)
-    case .looked, .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .deadline: break
+    case .looked, .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .deadline,
+      .hookStarted, .adopted, .hookAdopted:
+      break
     }
   }
 
@@ -392,7 +394,7 @@ struct Checker {
       try checkDelay(index, now: now)
       models[index].hook = hook.id
       models[index].hookSince = now
-    case .signalHook, .notify, .watch, .look: break
+    case .signalHook, .notify, .watch, .look, .enter: break
     case .save(let record, let ticket):
       try check(ticket > models[index].lastTicket, index, now, "ticket \(ticket.number) does not rise")
       models[index].lastTicket = ticket

@@ -594,7 +594,7 @@ package struct World {
     case .record(let occurrence):
       if case .quarantined = occurrence.kind { quarantines += 1 }
     case .watch(let path): places[place].watched = path != nil
-    case .forget: break
+    case .forget, .enter: break
     }
   }
 
@@ -610,7 +610,7 @@ package struct World {
 
   private static func short(_ event: ServiceEvent) -> String {
     switch event {
-    case .spawned(let run, let pid, _): "spawned \(short(run)), pid \(pid)"
+    case .spawned(let run, let pid, _, _): "spawned \(short(run)), pid \(pid)"
     case .spawnFailed(let run, let failure): "spawn of \(short(run)) failed: \(failure.sentence)"
     case .saved(let ticket): "saved \(ticket.number)"
     case .hookEnded(let hook, let result): "hook \(short(hook)) \(result.description)"
@@ -626,6 +626,10 @@ package struct World {
     case .executableSeen(nil): "executable gone"
     case .executableSeen: "executable changed"
     case .resumed(let slept): "resumed after \(slept.description)"
+    case .hookStarted(let hook, let pid, _): "hook \(short(hook)) started, pid \(pid)"
+    case .adopted(let run, let pid, _, let known):
+      "adopted \(short(run)), pid \(pid)\(known ? "" : ", readiness unknown")"
+    case .hookAdopted(let hook, let pid, _): "adopted hook \(short(hook)), pid \(pid)"
     case .begin: "begin"
     case .shutdown: "shutdown"
     case .deadline: "deadline"
@@ -645,6 +649,9 @@ package struct World {
       "save \(ticket.number): step \(record.step.rawValue), \(record.strikes) strikes, run "
         + (record.openRun.map(short) ?? "none")
     case .record(let occurrence): "[\(occurrence.name)] \(occurrence.sentence)"
+    case .enter(.opened(let run, _, let purpose, _)): "book: \(short(run)) opened, \(purpose)"
+    case .enter(.closed(let run, _, _, _, let madeUp)):
+      "book: \(short(run)) closed\(madeUp ? ", made up" : "")"
     case .look(let run): "look at \(short(run))"
     case .watch(let path?): "watch \(path)"
     case .watch(nil): "watch no longer"

@@ -1,0 +1,478 @@
+package import GuardianModel
+
+// What is left of a service when guardian has gone and come back: the situation that is saved with every record, and
+// the way back from it.
+//
+//                    the same boot                                 another boot
+//   living           adopted, or its end judged as not seen        its end made up (cause `host`), started with `begin`
+//   backing-off      what is left of the delay                     the same
+//   repairing        the hook adopted; gone: failed, the next      the interrupted repair runs again, same round
+//   stopping         finished with what is left of its patience    as wanted
+//   quarantined      kept                                          kept
+//
+// Nothing is due for a run or hook that is still being looked for, and what is found gets the time back for which nobody
+// listened to it.
+
+/// A process that an earlier instance of guardian has left, or may have left: to be looked for.
+package struct Adoptee: Hashable, Sendable {
+  /// Of the main process or of the hook.
+  package var run: RunID
+  /// Nil: allowed to exec, but nobody has written down that it did.
+  package var process: ProcessIdentity?
+  /// The main process is known to have ended: what is left of its set is looked for.
+  package var mainEnded = false
+  package var work: Work
+  package enum Work: Hashable, Sendable {
+    case main(StartRequest)
+    case hook(HookRequest)
+  }
+  package var isHook: Bool { if case .hook = work { true } else { false } }
+}
+
+// MARK: - The situation
+
+extension ServiceMachine {
+  /// The phase as it is saved. News that comes often (a ping, a look) does not change it.
+  var situation: Situation {
+    switch phase {
+    case .stopped: .stopped
+    case .finished: .finished
+    case .waiting(let retryAt, let delay, let kind): .waiting(until: retryAt, delay: delay, kind: kind)
+    case .starting(let run), .running(let run): .living(Self.live(run))
+    case .backingOff(let until, let next): .backingOff(until: until, acts: next == .act)
+    case .repairing(let repair): .repairing(Self.live(repair))
+    case .stopping(let run, let stop): .stopping(Self.live(run), Self.live(stop))
+    case .quarantined: .quarantined
+    }
+  }
+
+  private static func live(_ run: Run) -> LiveRun {
+    var live = LiveRun(id: run.id, kind: run.kind, pluginsOff: run.pluginsOff)
+    live.process = run.pid.map { ProcessIdentity(pid: $0, startTicks: run.startTicks) }
+    live.startedAt = run.startedAt
+    live.readyBy = run.readyBy
+    live.wasReady = run.wasReady
+    live.settlesAt = run.settlesAt
+    live.settled = run.settled
+    live.watchdog = run.watchdog
+    live.clearsAt = run.clearsAt
+    live.deescalatesAt = run.deescalatesAt
+    live.byOperator = run.byOperator
+    return live
+  }
+
+  private static func live(_ stop: Stop) -> LiveStop {
+    let purpose: LiveStop.Purpose =
+      switch stop.purpose {
+      case .order: .order
+      case .restart: .restart
+      case .fault(let cause): .fault(cause.name)
+      case .death: .death
+      }
+    return LiveStop(
+      purpose: purpose, killAt: stop.killAt, killed: stop.killedAt != nil, death: stop.death, thenStart: stop.thenStart)
+  }
+
+  private static func live(_ repair: Repair) -> LiveRepair {
+    let hook = repair.hook.map { hook in
+      let until: Instant =
+        switch hook.stage {
+        case .saving, .killed: .zero
+        case .adopting(let until), .running(let until): until
+        case .terminated(let killAt): killAt + (.zero - Self.hookPatience)
+        }
+      return LiveHook(id: hook.id, name: hook.repair.name, process: hook.process, until: until)
+    }
+    return LiveRepair(
+      attempt: repair.attempt, queue: repair.queue.map(\.name), hook: hook, byOperator: repair.byOperator)
+  }
+
+  /// Every start has one end with the same id: whatever lived before this turn and does so no more is closed, and what
+  /// lives since is opened.
+  mutating func keepBook(from old: Situation, to new: Situation, _ turn: inout Turn) {
+    let before = old.entry, after = new.entry
+    guard before?.id != after?.id else { return }
+    if let before {
+      var outcome = RunOutcome.notBegun
+      switch before.purpose {
+      case .main: if let end = record.lastEnd, end.run == before.id { outcome = .ended(end) }
+      case .repair: if let result = hookOutcome { outcome = .hook(result) }
+      }
+      turn.actions.append(
+        .enter(.closed(before.id, service: spec.name, outcome, at: turn.now.wall, madeUp: endsUnseen)))
+    }
+    if let after {
+      turn.actions.append(.enter(.opened(after.id, service: spec.name, purpose: after.purpose, at: turn.now.wall)))
+    }
+  }
+}
+
+extension Situation {
+  /// What has an open line in the book of runs.
+  fileprivate var entry: (id: RunID, purpose: RunPurpose)? {
+    switch self {
+    case .living(let run), .stopping(let run, _): (run.id, .main(run.kind))
+    case .repairing(let repair): repair.hook.map { ($0.id, .repair(name: $0.name)) }
+    case .stopped, .finished, .waiting, .backingOff, .quarantined: nil
+    }
+  }
+}
+
+// MARK: - The way back
+
+extension ServiceMachine {
+  /// Losses of the host in a row after which a service starts with care, and after which it is convicted.
+  static let lossesForCare = 2, lossesForConviction = 3
+
+  mutating func restore(_ stored: StoredRecord, _ turn: inout Turn) {
+    let now = turn.now
+    let sameBoot = stored.sameBoot
+    record = sameBoot ? stored.record : stored.record.rebased(from: stored.mark, to: now)
+    reason = record.reason
+    begun = false
+    firstStart = false
+    if sameBoot {
+      absence = max(.zero, now.monotonic - stored.mark.monotonic)
+    } else if record.untilBoot {
+      record.untilBoot = false
+      record.wanted = spec.start == .boot ? .up : .down
+      save()
+    }
+    if record.quarantine == nil, record.step > .restart {
+      if (record.step == .quarantine && !observing) || !spec.escalation.enabled {
+        record.step = .restart
+        record.strikes = 0
+        record.triesOnStep = 0
+      }
+    }
+    if record.quarantine != nil, case .exec(let failure)? = record.lastEnd?.cause, failure.missing {
+      missing = failure.target
+    }
+    takeUp(sameBoot: sameBoot, &turn)
+    if record.processHash != 0, record.processHash != spec.process.fingerprint { definitionChangedMeanwhile(&turn) }
+    if !sameBoot { countHostLoss(ticketWasOpen: stored.record.openRun != nil, &turn) }
+    finish(turn: &turn, phaseBefore: .stopped)
+    phaseSince = stored.mark.wall
+  }
+
+  private mutating func takeUp(sameBoot: Bool, _ turn: inout Turn) {
+    /// Where it is when nothing lives and nothing is waited for.
+    let idle: Phase = record.quarantine == nil ? .stopped : .quarantined
+    let mayGoOn = record.wanted == .up
+    switch record.situation {
+    case .stopped, .quarantined: phase = idle
+    case .finished:
+      // A boot is a new start of what starts at boot.
+      phase = sameBoot || spec.start == .manual ? .finished : .stopped
+      firstStart = true
+    case .waiting(let until, let delay, let kind):
+      // What has waited for its turn in a careful start gets in line again.
+      guard mayGoOn, until < .distantFuture, delay > .zero else {
+        phase = idle
+        return
+      }
+      waitedBefore = delay
+      phase = .waiting(retryAt: until, delay: delay, kind: kind)
+    case .backingOff(let until, let acts):
+      phase = mayGoOn ? .backingOff(until: until, then: acts ? .act : .start) : idle
+    case .living(let live):
+      guard !sameBoot else {
+        let run = Self.run(live)
+        phase = live.wasReady ? .running(run) : .starting(run)
+        return
+      }
+      wentDownWithTheHost(live, &turn)
+    case .stopping(let live, let left):
+      var run = Self.run(live)
+      var stop = Self.stop(left, now: turn.now)
+      if sameBoot {
+        phase = .stopping(run, stop)
+        return
+      }
+      switch stop.purpose {
+      case .fault where stop.death == nil, .death where stop.death == nil: return wentDownWithTheHost(live, &turn)
+      case .fault, .death, .order, .restart: break
+      }
+      // The end was seen and has not been judged, or was asked for.
+      run.stage = .up
+      stop.unseen = stop.death == nil
+      stop.death = stop.death ?? Death(.unseen)
+      stop.death?.leftovers = 0
+      interrupted = true
+      phase = .stopping(run, stop)
+    case .repairing(let live): takeUp(live, sameBoot: sameBoot, &turn)
+    }
+  }
+
+  private mutating func takeUp(_ live: LiveRepair, sameBoot: Bool, _ turn: inout Turn) {
+    func repair(named name: String) -> RepairSpec? { spec.repairs.first { $0.name == name } }
+    var left = Repair(attempt: live.attempt, queue: live.queue.compactMap(repair))
+    left.byOperator = live.byOperator
+    if record.wanted == .down {
+      left.outcome = .stop
+      left.queue = []
+    } else if held, !live.byOperator {
+      left.outcome = .rest
+    }
+    if let hook = live.hook {
+      let definition = repair(named: hook.name)
+      if sameBoot {
+        // What is not defined any more still has its process, and its time.
+        left.hook = Repair.Hook(
+          id: hook.id, repair: definition ?? RepairSpec(name: hook.name, kind: .run([])),
+          stage: .adopting(until: hook.until), process: hook.process)
+      } else {
+        hookOutcome = .failed(.unseen)
+        endsUnseen = true
+        note(.repairEnded(hook: hook.id, name: hook.name, result: .failed(.unseen)), &turn)
+        if let definition, left.outcome == .start, !isUsedUp(definition, turn.now.boot) {
+          left.queue.insert(definition, at: 0)
+        }
+      }
+    }
+    interrupted = left.hook == nil
+    phase = .repairing(left)
+  }
+
+  private static func run(_ live: LiveRun) -> Run {
+    var run = Run(id: live.id, kind: live.kind, pluginsOff: live.pluginsOff, stage: .adopting)
+    run.pid = live.process?.pid
+    run.startTicks = live.process?.startTicks ?? 0
+    run.startedAt = live.startedAt
+    run.readyBy = live.readyBy
+    run.wasReady = live.wasReady
+    run.settlesAt = live.settlesAt
+    run.settled = live.settled
+    run.watchdog = live.watchdog
+    run.clearsAt = live.clearsAt
+    run.deescalatesAt = live.deescalatesAt
+    run.byOperator = live.byOperator
+    return run
+  }
+
+  private static func stop(_ live: LiveStop, now: Now) -> Stop {
+    let purpose: Stop.Purpose =
+      switch live.purpose {
+      case .order: .order
+      case .restart: .restart
+      case .fault(Cause.watchdog.name): .fault(.watchdog)
+      case .fault(Cause.startTimeout.name): .fault(.startTimeout)
+      case .fault(Cause.check.name): .fault(.check)
+      case .fault: .fault(.unknown)
+      case .death: .death
+      }
+    var stop = Stop(purpose: purpose, killAt: live.killAt)
+    stop.killedAt = live.killed ? now.monotonic : nil
+    stop.death = live.death
+    stop.thenStart = live.thenStart
+    return stop
+  }
+
+  /// No strike, whatever it was doing: started again with `begin`; a trial or a try of the plugins is repeated.
+  private mutating func wentDownWithTheHost(_ run: LiveRun, _ turn: inout Turn) {
+    let end = End(
+      run: run.id, status: .unseen, cause: .host, crashClass: .unknown, at: turn.now.wall,
+      uptime: run.startedAt.map { max(.zero, turn.now.monotonic - $0) } ?? .zero)
+    record.lastEnd = end
+    endsUnseen = true
+    note(.ended(end), &turn)
+    firstStart = true
+    reason = ""
+    guard let quarantine = record.quarantine else {
+      phase = .stopped
+      return
+    }
+    if run.kind == .trial { record.quarantine?.nextTrial = turn.now.boot }
+    phase = .quarantined
+    reason = quarantine.reason
+  }
+
+  /// The process keys are not those with which it was started last: nothing is held against the new ones.
+  private mutating func definitionChangedMeanwhile(_ turn: inout Turn) {
+    nextProcess = Shared(spec.process)
+    switch phase {
+    case .backingOff, .waiting, .quarantined:
+      nextProcess = nil
+      freshLadder()
+      phase = .stopped
+      note(.released(why: "its definition changed"), &turn)
+    case .repairing(var repair):
+      if repair.outcome == .start { repair.outcome = .startFresh }
+      phase = .repairing(repair)
+    case .stopped, .finished, .starting, .running, .stopping: break
+    }
+  }
+
+  private mutating func countHostLoss(ticketWasOpen: Bool, _ turn: inout Turn) {
+    let before = record.hostLosses
+    record.hostLosses = ticketWasOpen ? before + 1 : 0
+    record.openRun = nil
+    if ticketWasOpen || before > 0 { save() }
+    guard record.hostLosses >= Self.lossesForConviction, nextProcess == nil else { return }
+    let losses = record.hostLosses
+    record.hostLosses = 0
+    let why = "the machine went down \(losses) times in a row while it was starting"
+    if case .living(let run) = record.situation, record.lastEnd?.run != run.id { wentDownWithTheHost(run, &turn) }
+    if case .stopping(let run, _) = record.situation, record.lastEnd?.run != run.id { wentDownWithTheHost(run, &turn) }
+    interrupted = false
+    let from = record.step
+    let toSafeMode = from < .safeMode && spec.hasSomethingToDo(on: .safeMode) && !record.plugins.off
+    if observing { return note(.observed(would: toSafeMode ? .safeMode : .quarantine), &turn) }
+    guard toSafeMode else { return quarantine(why, &turn) }
+    record.step = .safeMode
+    record.strikes = 0
+    record.triesOnStep = 0
+    note(.escalated(from: from, to: .safeMode, skipped: []), &turn)
+    switchPluginsOff(&turn)
+    reason = why
+    notify(.onEscalation, reason: why, &turn)
+  }
+
+  // MARK: Begin
+
+  /// Whatever is wanted, and neither lives nor waits for something, starts.
+  mutating func begin(_ turn: inout Turn) {
+    begun = true
+    goOnAfterInterruption(&turn)
+    if mayStart, case .stopped = phase { start(.ordinary, &turn) }
+  }
+
+  /// What another boot has interrupted: an end that nobody has judged yet, a round of repairs.
+  mutating func goOnAfterInterruption(_ turn: inout Turn) {
+    guard interrupted else { return }
+    switch phase {
+    case .stopping(let run, _): emptied(run.id, &turn)
+    case .repairing: nextRepair(&turn)
+    case .stopped, .finished, .waiting, .starting, .running, .backingOff, .quarantined: break
+    }
+    interrupted = false
+  }
+
+  // MARK: Adoption
+
+  /// At most one.
+  package var adoptees: [Adoptee] {
+    switch phase {
+    case .starting(let run), .running(let run), .stopping(let run, _):
+      guard run.stage == .adopting else { return [] }
+      let request = StartRequest(
+        run: run.id, kind: run.kind, disabledPlugins: run.pluginsOff ? spec.process.plugins : [],
+        definition: definition)
+      var adoptee = Adoptee(
+        run: run.id, process: run.pid.map { ProcessIdentity(pid: $0, startTicks: run.startTicks) },
+        work: .main(request))
+      if case .stopping(_, let stop) = phase { adoptee.mainEnded = stop.death != nil }
+      return [adoptee]
+    case .repairing(let repair):
+      guard let hook = repair.hook, case .adopting = hook.stage else { return [] }
+      return [Adoptee(run: hook.id, process: hook.process, work: .hook(request(of: hook)))]
+    case .stopped, .finished, .waiting, .backingOff, .quarantined: return []
+    }
+  }
+
+  /// The run lives on, and so does everything that was counted and measured for it; what it may have said while nobody
+  /// listened is not held against it.
+  mutating func adopted(_ id: RunID, _ process: ProcessIdentity, readinessKnown: Bool, _ turn: inout Turn) {
+    guard var run = phase.run, run.id == id, run.stage == .adopting else { return }
+    let now = turn.now.monotonic
+    let execWasWrittenDown = run.pid != nil
+    run.stage = .up
+    switch phase {
+    case .starting:
+      take(process, &run, now)
+      if spec.ready == .none {
+        phase = .starting(run)
+        becameReady(id, &turn)
+      } else if readinessKnown {
+        run.readyBy = execWasWrittenDown ? run.readyBy.map { $0 + absence } : now + spec.startTimeout
+        phase = .starting(run)
+      } else {
+        run.readyBy = nil
+        run.settlesAt = run.settlesAt ?? (run.startedAt ?? now) + spec.startupWindow
+        phase = .starting(run)
+        reason = "readiness unknown: guardian was away when it may have said so; it settles by age"
+      }
+    case .running:
+      take(process, &run, now)
+      run.watchdogAt = run.watchdog > .zero && spec.watchdog > .zero ? now + run.watchdog : nil
+      phase = .running(run)
+    case .stopping(_, var stop):
+      if stop.death == nil { take(process, &run, now) }
+      stop.owed = nil
+      if stop.killedAt != nil {
+        turn.actions.append(.signalSet(id, .kill))
+        stop.killAt = now + Self.killAgain
+      } else {
+        // Whether its signal was sent before guardian went, nobody knows; to be told twice does no harm.
+        stop.killAt = stop.killAt + absence
+        if stop.death == nil {
+          var signal = spec.stop.signal
+          if case .fault(.watchdog) = stop.purpose { signal = .abrt }
+          turn.actions.append(.signal(id, signal))
+        } else if case .death = stop.purpose, spec.stop.leftovers == .kill {
+          turn.actions.append(.signalSet(id, .kill))
+          stop.killedAt = now
+          stop.killAt = now + Self.killAgain
+        } else {
+          turn.actions.append(.signalSet(id, .term))
+        }
+      }
+      phase = .stopping(run, stop)
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .quarantined: return
+    }
+  }
+
+  private func take(_ process: ProcessIdentity, _ run: inout Run, _ now: Instant) {
+    run.pid = process.pid
+    run.startTicks = process.startTicks
+    run.startedAt = run.startedAt ?? now
+  }
+
+  mutating func hookStarted(_ id: RunID, _ process: ProcessIdentity) {
+    guard case .repairing(var repair) = phase, repair.hook?.id == id else { return }
+    repair.hook?.process = process
+    phase = .repairing(repair)
+  }
+
+  mutating func hookAdopted(_ id: RunID, _ process: ProcessIdentity, _ turn: inout Turn) {
+    guard case .repairing(var repair) = phase, var hook = repair.hook, hook.id == id, case .adopting(let until) = hook.stage
+    else { return }
+    // Allowed, and not written down that it began: it has its whole time.
+    let began = hook.process != nil
+    hook.process = process
+    hook.stage = .running(until: began ? until + absence : turn.now.monotonic + hook.repair.timeout)
+    if repair.outcome == .stop {
+      turn.actions.append(.signalHook(id, .term))
+      hook.stage = .terminated(killAt: turn.now.monotonic + Self.hookPatience)
+    }
+    repair.hook = hook
+    phase = .repairing(repair)
+  }
+
+  /// The run was allowed, and nothing shows that it ever came to an exec: guardian's own trouble, so it is started again
+  /// at once, and nothing is counted.
+  mutating func concludeNotBegun(_ run: Run, _ stop: Stop, _ turn: inout Turn) {
+    record.openRun = nil
+    switch stop.purpose {
+    case .order, .restart: return concludeStop(run, stop, &turn)
+    case .fault, .death: break
+    }
+    if record.restarts > 0 { record.restarts -= 1 } else { firstStart = true }
+    phase = record.quarantine == nil ? .stopped : .quarantined
+    save()
+    if removed { return forget(&turn) }
+    if mayStart { return start(run.kind, byOperator: run.byOperator, &turn) }
+    reason = record.quarantine?.reason ?? ""
+    note(.stopped, &turn)
+    turn.milestones.append(.stopped)
+  }
+
+  // MARK: Guardian's own observe mode
+
+  mutating func setGuardianObserving(_ observing: Bool) {
+    guard guardianObserving != observing else { return }
+    guardianObserving = observing
+    // What was only logged meanwhile leaves nothing behind.
+    if !self.observing, record.step == .quarantine, record.quarantine == nil { freshLadder() }
+  }
+}

@@ -1,0 +1,65 @@
+/// 64 bits of FNV-1a: the same for the same text in every build and on every machine.
+private struct Fingerprint {
+  private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
+
+  mutating func add(_ byte: UInt8) { value = (value ^ UInt64(byte)) &* 0x100_0000_01b3 }
+  mutating func add(_ number: UInt64) {
+    for shift in stride(from: 0, to: 64, by: 8) { add(UInt8(truncatingIfNeeded: number >> UInt64(shift))) }
+  }
+  mutating func add(_ number: Int64) { add(UInt64(bitPattern: number)) }
+  mutating func add(_ text: String) {
+    add(UInt64(text.utf8.count))
+    for byte in text.utf8 { add(byte) }
+  }
+  mutating func add<Element>(_ list: [Element], _ each: (inout Fingerprint, Element) -> Void) {
+    add(UInt64(list.count))
+    for element in list { each(&self, element) }
+  }
+  /// Nothing and something never look alike.
+  mutating func add<Value>(_ value: Value?, _ some: (inout Fingerprint, Value) -> Void) {
+    add(UInt8(value == nil ? 0 : 1))
+    if let value { some(&self, value) }
+  }
+}
+
+extension ProcessSpec {
+  /// Tells one definition of a process from the next, also across builds of guardian. Never 0.
+  package var fingerprint: UInt64 {
+    var print = Fingerprint()
+    print.add(command) { $0.add($1) }
+    print.add(identity) { print, identity in
+      print.add(identity.user)
+      print.add(UInt64(identity.uid))
+      print.add(UInt64(identity.gid))
+      print.add(identity.groups) { $0.add(UInt64($1)) }
+      print.add(identity.home)
+      print.add(identity.shell)
+    }
+    print.add(directory) { $0.add($1) }
+    func add(_ variables: [EnvironmentVariable], _ print: inout Fingerprint) {
+      print.add(variables) { print, variable in
+        print.add(variable.name)
+        print.add(variable.value)
+      }
+    }
+    add(environment, &print)
+    print.add(environmentFiles) { print, file in
+      print.add(file.path)
+      print.add(UInt8(file.optional ? 1 : 0))
+    }
+    print.add(UInt64(umask))
+    print.add(limits) { print, limit in
+      print.add(limit.resource.rawValue)
+      print.add(limit.value)
+    }
+    print.add(oomScoreAdjust) { $0.add(Int64($1)) }
+    print.add(nice) { $0.add(Int64($1)) }
+    print.add(plugins) { print, plugin in
+      print.add(plugin.name)
+      add(plugin.environment, &print)
+      print.add(plugin.arguments) { $0.add($1) }
+      print.add(plugin.hide) { $0.add($1) }
+    }
+    return print.value == 0 ? 1 : print.value
+  }
+}
