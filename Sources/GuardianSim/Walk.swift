@@ -327,7 +327,7 @@ package struct Walk {
       node.around.forgotten = true
     case .record(let occurrence):
       if case .internalError(let text) = occurrence.kind { throw Fault(rule: text) }
-    case .notify: break
+    case .notify, .enter: break
     }
   }
 
@@ -414,6 +414,7 @@ package struct Walk {
       case .saving: key.stage = 1
       case .spawning: key.stage = 2
       case .up: key.stage = 3
+      case .adopting: key.stage = 4
       }
       add(run.readyBy)
       add(run.settlesAt)
@@ -446,6 +447,7 @@ package struct Walk {
       case .running: key.repairStage = 2
       case .terminated: key.repairStage = 3
       case .killed: key.repairStage = 4
+      case .adopting: key.repairStage = 5
       }
     case .backingOff(_, let next): key.next = next == .act ? 1 : 2
     case .stopped, .finished, .waiting, .starting, .running, .quarantined: break
