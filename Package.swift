@@ -45,9 +45,12 @@ let package = Package(
     .target(
       name: "GuardianLinux", dependencies: ["GuardianModel", "CGuardian", "CSystemd"],
       swiftSettings: swift + failPointsInSwift),
+    .target(name: "GuardianStore", dependencies: ["GuardianModel", "CSQLite"], swiftSettings: swift),
     .target(
       name: "GuardianRuntime",
-      dependencies: ["GuardianModel", "GuardianCore", "GuardianConfig", "GuardianControl", "GuardianLinux"],
+      dependencies: [
+        "GuardianModel", "GuardianCore", "GuardianConfig", "GuardianControl", "GuardianLinux", "GuardianStore",
+      ],
       swiftSettings: swift),
 
     // Programs: arguments in, exit status out.
@@ -68,6 +71,7 @@ let package = Package(
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
     .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
     .systemLibrary(name: "CJansson", pkgConfig: "jansson", providers: [.apt(["libjansson-dev"])]),
+    .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
 
     .testTarget(name: "GuardianModelTests", dependencies: ["GuardianModel"], swiftSettings: swift),
     .testTarget(name: "GuardianCoreTests", dependencies: ["GuardianCore", "GuardianModel"], swiftSettings: swift),
@@ -76,11 +80,13 @@ let package = Package(
     .testTarget(name: "GuardianConfigTests", dependencies: ["GuardianConfig", "GuardianModel"], swiftSettings: swift),
     .testTarget(
       name: "GuardianControlTests", dependencies: ["GuardianControl", "GuardianModel"], swiftSettings: swift),
+    .testTarget(name: "GuardianStoreTests", dependencies: ["GuardianStore", "GuardianModel"], swiftSettings: swift),
     .testTarget(name: "GuardianLinuxTests", dependencies: ["GuardianLinux", "GuardianModel"], swiftSettings: swift),
     .testTarget(
       name: "GuardianRuntimeTests",
       dependencies: [
-        "GuardianRuntime", "GuardianCore", "GuardianConfig", "GuardianControl", "GuardianLinux", "GuardianModel",
+        "GuardianRuntime", "GuardianCore", "GuardianConfig", "GuardianControl", "GuardianLinux", "GuardianStore",
+        "GuardianModel",
       ], swiftSettings: swift),
     // Whole programs, started and talked to as a user would. They are built with every test; named as dependencies, their
     // static linking would be applied to the test bundle too, and fail.

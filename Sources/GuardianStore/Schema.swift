@@ -1,0 +1,35 @@
+/// The tables, and how they came to be.
+enum Schema {
+  /// `Grdn`, in the file's header.
+  static let applicationID: Int64 = 0x4772_646e
+
+  /// Each step leads from the version that is its index to the next. Never changed once released, only added to.
+  static let migrations: [String] = [
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE boots (
+      boot TEXT PRIMARY KEY, monotonic INTEGER NOT NULL, boottime INTEGER NOT NULL, wall INTEGER NOT NULL,
+      checksum INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE service (
+      name TEXT PRIMARY KEY, boot TEXT NOT NULL, monotonic INTEGER NOT NULL, boottime INTEGER NOT NULL,
+      wall INTEGER NOT NULL, record BLOB NOT NULL, checksum INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE run (
+      id BLOB NOT NULL UNIQUE, service TEXT NOT NULL, purpose BLOB NOT NULL, opened INTEGER NOT NULL,
+      checksum INTEGER NOT NULL, closed INTEGER, outcome BLOB, made_up INTEGER, closed_checksum INTEGER);
+    CREATE INDEX run_open ON run (id) WHERE closed IS NULL;
+    CREATE TABLE event (
+      seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, service TEXT NOT NULL, name TEXT NOT NULL, sentence TEXT NOT NULL,
+      checksum INTEGER NOT NULL);
+    """
+  ]
+  static var version: Int64 { Int64(migrations.count) }
+
+  /// Takes an empty database, or one of an older version, to `version` in one transaction.
+  static func migrate(_ connection: Connection, from old: Int64) throws(DatabaseError) {
+    try connection.transaction { () throws(DatabaseError) in
+      for sql in migrations.dropFirst(Int(clamping: old)) { try connection.run(sql) }
+      try connection.run("PRAGMA application_id = \(applicationID)")
+      try connection.run("PRAGMA user_version = \(version)")
+    }
+  }
+}
