@@ -81,6 +81,10 @@ let package = Package(
     .testTarget(
       name: "GuardianControlTests", dependencies: ["GuardianControl", "GuardianModel"], swiftSettings: swift),
     .testTarget(name: "GuardianStoreTests", dependencies: ["GuardianStore", "GuardianModel"], swiftSettings: swift),
+    // For GuardianLinuxTests: what cannot be done in the test's own process.
+    .executableTarget(
+      name: "guardian-probe", dependencies: ["GuardianLinux", "GuardianModel"], path: "Tests/Probe",
+      swiftSettings: swift, linkerSettings: staticRuntime),
     .testTarget(name: "GuardianLinuxTests", dependencies: ["GuardianLinux", "GuardianModel"], swiftSettings: swift),
     .testTarget(
       name: "GuardianRuntimeTests",
