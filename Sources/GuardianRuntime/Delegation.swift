@@ -3,7 +3,7 @@ import GuardianLinux
 import GuardianModel
 
 /// Guardian's own control group, where the service manager that started it has delegated it: whatever is in there was
-/// started by an earlier guardian that died, and is ended before anything is started again.
+/// started by an earlier guardian that died. What is remembered is taken over; the rest is ended before anything is started.
 ///
 /// Nothing is touched unless three things hold: the manager says that it started this very process (SYSTEMD_EXEC_PID),
 /// the group carries the delegation mark, and a process is seen in the group when its handle is already open.
@@ -33,12 +33,13 @@ struct DelegatedGroup {
 
   /// Ends everything in the group but this process; waits at most `patience` for it to be gone.
   ///
+  /// - Parameter known: What has been taken over.
   /// - Returns: How many were ended.
-  func endForeigners(patience: Duration) -> Int {
+  func endForeigners(patience: Duration, except known: KnownProcesses) -> Int {
     var ended = Set<Int32>()
     let deadline = SystemClocks.monotonic() + patience
     while true {
-      let found = members(directory, depth: 0).filter { $0 != getpid() }
+      let found = members(directory, depth: 0).filter { $0 != getpid() && !known.contains($0) }
       if found.isEmpty { return ended.count }
       for pid in found {
         guard let handle = try? ProcessHandle.open(pid) else { continue }
@@ -64,5 +65,35 @@ struct DelegatedGroup {
       if name != "." && name != ".." { pids += members("\(directory)/\(name)", depth: depth + 1) }
     }
     return pids
+  }
+}
+
+/// The processes of runs and hooks, as far as session, process group, environment or descent tell.
+struct KnownProcesses {
+  var leaders: Set<Int32> = []
+  var runs: Set<String> = []
+
+  mutating func insert(_ child: RunningChild, _ run: RunID) {
+    if child.isAlive { leaders.insert(child.pid) }
+    runs.insert("INVOCATION_ID=\(run)")
+  }
+
+  func contains(_ pid: Int32) -> Bool {
+    var next = pid
+    // Bounded, as a chain of parents can change while it is walked.
+    for _ in 0..<64 {
+      guard next > 1, let look = ProcessLook(next) else { return false }
+      if leaders.contains(look.pid) || leaders.contains(look.session) || leaders.contains(look.group) { return true }
+      if let environment = FileText.read("/proc/\(next)/environ", limit: 4 << 20),
+        environment.split(separator: 0).contains(where: {
+          $0.starts(with: "INVOCATION_ID=".utf8) && runs.contains(String(decoding: $0, as: UTF8.self))
+        })
+      {
+        return true
+      }
+      if look.parent == getpid() { return false }
+      next = look.parent
+    }
+    return false
   }
 }

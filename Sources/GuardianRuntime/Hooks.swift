@@ -7,10 +7,11 @@ import GuardianModel
 /// The programs that guardian runs for a purpose: repairs, whose end the ladder waits for, and notices, which nobody
 /// waits for.
 final class HookTable {
-  private final class Hook {
+  final class Hook {
     let request: HookRequest
     let service: ServiceID
     var child: RunningChild?
+    var strangersEnd: StrangersEnd?
     /// For notices only: the machine keeps the time of repairs.
     var deadline: Instant?
     init(_ request: HookRequest, _ service: ServiceID) {
@@ -20,7 +21,7 @@ final class HookTable {
     var isNotice: Bool { if case .notice = request.purpose { true } else { false } }
   }
 
-  private unowned let shell: Shell
+  unowned let shell: Shell
   private var hooks: [RunID: Hook] = [:]
   private var byPid: [Int32: RunID] = [:]
   private var waiting: [(HookRequest, ServiceID, ServiceSpec)] = []
@@ -41,6 +42,7 @@ final class HookTable {
   }
 
   var isEmpty: Bool { hooks.isEmpty }
+  var all: some Sequence<Hook> { hooks.values }
   func isHook(_ pid: Int32) -> Bool { byPid[pid] != nil }
 
   func run(_ request: HookRequest, for service: ServiceID, spec: ServiceSpec?) {
@@ -51,6 +53,15 @@ final class HookTable {
       hooks[request.id] = nil
       shell.post(service, .hookEnded(request.id, .notStarted(failure)))
     }
+  }
+
+  /// One that an earlier guardian started.
+  @discardableResult func enter(_ request: HookRequest, _ service: ServiceID, _ child: RunningChild) -> Hook {
+    let hook = Hook(request, service)
+    hook.child = child
+    hooks[request.id] = hook
+    byPid[child.pid] = request.id
+    return hook
   }
 
   func notify(_ request: HookRequest, for service: ServiceID, spec: ServiceSpec?) {
@@ -180,16 +191,26 @@ final class HookTable {
         let pid = child.pid
         byPid[pid] = request.id
         hook.child = RunningChild(child, run: request.id)
+        tellPid(hook)
       case .pending(let pending):
         let pid = pending.pid
         byPid[pid] = request.id
         hook.child = RunningChild(pending, run: request.id)
+        tellPid(hook)
       }
       return nil
     } catch {
       return SpawnFailure(
         stage: .prepare, errno: error.errno, target: "", sentence: error.description, ownTrouble: true)
     }
+  }
+}
+
+extension HookTable {
+  /// Of a repair, whose end a later guardian would have to learn.
+  private func tellPid(_ hook: Hook) {
+    guard !hook.isNotice, let pid = hook.child?.pid else { return }
+    shell.post(hook.service, .hookStarted(hook.request.id, pid: pid, startTicks: ProcessLook(pid)?.startTicks ?? 0))
   }
 }
 

@@ -93,6 +93,13 @@ final class HostManager {
     stopTimer?.arm(at: (SystemClocks.monotonic() + step).nanoseconds)
   }
 
+  /// The service manager hands it to the next guardian. One more of the same name takes the place of the first.
+  func keep(_ descriptor: Int32, name: String) {
+    _ = notify.removeDescriptor(name: name)
+    _ = notify.storeDescriptor(name: name, descriptor)
+  }
+  func letGo(name: String) { _ = notify.removeDescriptor(name: name) }
+
   private func send(_ lines: [String]) {
     if !notify.send(lines), !complained {
       complained = true

@@ -3,6 +3,7 @@ import GuardianControl
 import GuardianCore
 import GuardianLinux
 import GuardianModel
+import GuardianStore
 
 /// The program `guardian`: arguments in, exit status out.
 ///
@@ -102,6 +103,7 @@ private func run(_ directories: Directories) -> Int32 {
     complain("\(error)")
     return 1
   }
+  var state: String? = directories.state
   do {
     try prepareDirectory(directories.state, mode: 0o700)
     locks.append(try DirectoryLock(directories.state))
@@ -110,17 +112,20 @@ private func run(_ directories: Directories) -> Int32 {
     return 1
   } catch {
     // Supervision goes on without a place to remember anything.
-    surroundings.warnings.append("the state is not kept: \(error)")
+    surroundings.warnings.append("the state directory cannot be used: \(error)")
+    state = nil
   }
   do {
     try prepareNotifyDirectory(directories.notifyDirectory)
-    if let group = DelegatedGroup() {
-      let ended = group.endForeigners(patience: .seconds(5))
-      if ended > 0 { log.note(.warning, "ended \(ended) processes that an earlier guardian left in its control group") }
-    }
     surroundings.takeOver()
     for warning in surroundings.warnings { log.note(.warning, warning) }
-    let shell = try Shell(surroundings, directories, log: log)
+    let store = Store(directory: state, bootID: BootID.current(), limits: Store.Limits())
+    let remembered = store.load()
+    for note in remembered.notes { log.note(.warning, note) }
+    var kept = KeptDescriptors.none
+    for (name, number) in HostNotify.receivedDescriptors() { kept.take(name, number) }
+    let shell = try Shell(
+      surroundings, directories, log: log, store: store, remembered: remembered, kept: kept)
     defer { withExtendedLifetime(locks) {} }
     return shell.run()
   } catch {
@@ -129,19 +134,11 @@ private func run(_ directories: Directories) -> Int32 {
   }
 }
 
-/// Where services may enter but not look, emptied of an earlier guardian's sockets: nobody listens to them.
+/// Where services may enter but not look. Sockets of an earlier guardian are replaced by those who need them; a service may
+/// still talk to the others' names, and finds that nobody listens.
 private func prepareNotifyDirectory(_ path: String) throws(SystemError) {
   try prepareDirectory(path, mode: 0o711)
   guard chmod(path, 0o711) == 0 else { throw SystemError.last("set the mode of \(path)") }
-  guard let handle = opendir(path) else { throw SystemError.last("read \(path)") }
-  defer { closedir(handle) }
-  while let entry = readdir(handle) {
-    guard entry.pointee.d_type == UInt8(DT_SOCK) else { continue }
-    let name = withUnsafePointer(to: &entry.pointee.d_name) {
-      $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
-    }
-    unlink("\(path)/\(name)")
-  }
 }
 
 /// Guardian's own repair: its words go to the service's log, its exit status to the ladder.

@@ -8,6 +8,7 @@ final class RunningChild {
   private let pending: PendingSpawn?
   private let set: ProcessSet
   private var mainLives = true
+  private var adopted: AdoptedProcess?
 
   init(_ child: consuming Child, run: RunID) {
     pid = child.pid
@@ -24,6 +25,32 @@ final class RunningChild {
     handle = nil
   }
 
+  /// Guardian's own child that an earlier program of the same process started.
+  init(pid: Int32, handle: consuming OwnedFD, run: RunID) {
+    self.pid = pid
+    set = ProcessSet(leader: pid, run: run)
+    pending = nil
+    self.handle = consume handle
+  }
+
+  /// One that an earlier guardian started, and that has another parent now.
+  init(_ process: AdoptedProcess, run: RunID) {
+    pid = process.pid
+    set = ProcessSet(leader: process.pid, run: run, adopted: process.startTicks)
+    pending = nil
+    handle = nil
+    adopted = process
+  }
+
+  /// What may be left of a run whose main process is gone.
+  init(leftoversOf leader: ProcessIdentity, run: RunID) {
+    pid = leader.pid
+    set = ProcessSet(leader: leader.pid, run: run, orphanedSince: leader.startTicks)
+    pending = nil
+    handle = nil
+    mainLives = false
+  }
+
   /// Why it did not come to its exec, where it did not. To be asked once it has ended.
   func failure() -> SpawnFailure? {
     switch pending?.advance() {
@@ -37,6 +64,7 @@ final class RunningChild {
   /// To the main process. One that is gone has got it.
   func signal(_ signal: Signal) {
     if let number = handle?.number { _ = try? ProcessHandle.signal(number, signal) }
+    if let number = adopted?.pidfd { _ = try? ProcessHandle.signal(number, signal) }
     pending?.signal(signal)
   }
 
@@ -53,7 +81,11 @@ final class RunningChild {
   func mainEnded() {
     mainLives = false
     handle = nil
+    adopted = nil
   }
+
+  /// The main process has not ended.
+  var isAlive: Bool { mainLives }
 
   /// How many are alive besides a main process that has ended.
   func remaining(_ orphans: Orphans) -> Int { set.members(orphans, mainLives: mainLives).count }

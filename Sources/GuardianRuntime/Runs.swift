@@ -34,6 +34,8 @@ final class Run {
   var readyPipe: OwnedFD?
   var streamSource: EventSource?
   var stream: OwnedFD?
+  /// Of one that is not guardian's child.
+  var strangersEnd: StrangersEnd?
 
   init(_ request: StartRequest, for service: ServiceID) {
     id = request.run
@@ -96,13 +98,13 @@ final class ServiceFacts {
 
 /// All runs: starts them, signals them, notices their readiness, words and ends.
 final class RunTable {
-  private unowned let shell: Shell
+  unowned let shell: Shell
   private var runs: [RunID: Run] = [:]
   private var byPid: [Int32: RunID] = [:]
   private(set) var facts: [ServiceID: ServiceFacts] = [:]
   private var draining: [RunID] = []
   private var drainTimer: EventSource?
-  private var oom = OomEvidence()
+  var oom = OomEvidence()
   private var tracers: TracerWatch?
 
   /// How often sets that are to become empty are looked at without being told: their orphans mostly are ours to reap, and
@@ -120,11 +122,12 @@ final class RunTable {
   }
 
   var isEmpty: Bool { runs.isEmpty }
+  var all: some Sequence<Run> { runs.values }
   /// Deaths under a debugger are told from others.
   var noticesTracers: Bool { tracers != nil }
   func isMain(_ pid: Int32) -> Bool { byPid[pid] != nil }
 
-  private func facts(of service: ServiceID) -> ServiceFacts {
+  func facts(of service: ServiceID) -> ServiceFacts {
     if let known = facts[service] { return known }
     let new = ServiceFacts()
     facts[service] = new
@@ -256,7 +259,9 @@ final class RunTable {
     byPid[child.pid] = run.id
     run.child = RunningChild(child, run: run.id)
     run.stage = .alive
-    shell.post(run.service, .spawned(run.id, pid: run.pid, executable: executable))
+    // With the start time the number names this process for the life of the machine; a zombie still has it.
+    let ticks = ProcessLook(run.pid)?.startTicks ?? 0
+    shell.post(run.service, .spawned(run.id, pid: run.pid, executable: executable, startTicks: ticks))
     watchReadiness(run)
     watchStream(run)
     for (signal, set) in run.queued { if set { signalSet(run.id, signal) } else { self.signal(run.id, signal) } }
@@ -268,7 +273,7 @@ final class RunTable {
     shell.post(run.service, .spawnFailed(run.id, failure))
   }
 
-  private func drop(_ run: Run) {
+  func drop(_ run: Run) {
     run.letGoOfPending()
     run.letGoOfReadiness()
     run.letGoOfStream()
@@ -346,13 +351,25 @@ final class RunTable {
     if leftovers == 0 {
       emptied(run)
     } else {
-      draining.append(id)
-      drainTimer?.arm(at: (SystemClocks.monotonic() + Self.drainPause).nanoseconds)
+      drain(run)
     }
     return true
   }
 
-  private func emptied(_ run: Run) {
+  /// Looks now and then whether anybody is left.
+  func drain(_ run: Run) {
+    draining.append(run.id)
+    drainTimer?.arm(at: (SystemClocks.monotonic() + Self.drainPause).nanoseconds)
+  }
+
+  /// A run that an earlier guardian started.
+  func enter(_ run: Run) {
+    runs[run.id] = run
+    if run.pid > 0 { byPid[run.pid] = run.id }
+    facts(of: run.service).run = run.id
+  }
+
+  func emptied(_ run: Run) {
     drop(run)
     shell.post(run.service, .emptied(run.id))
   }
@@ -372,14 +389,14 @@ final class RunTable {
 
   // MARK: Readiness and output
 
-  private func watchReadiness(_ run: Run) {
+  func watchReadiness(_ run: Run) {
     guard let descriptor = run.readyPipe?.number else { return }
     run.readySource = try? shell.loop.onIO(descriptor, .read, priority: .evidence) { [weak self, weak run] _ in
       if let run { self?.readReadiness(run) }
     }
   }
 
-  private func readReadiness(_ run: Run) {
+  func readReadiness(_ run: Run) {
     guard let descriptor = run.readyPipe?.number else { return }
     var bytes = [UInt8](repeating: 0, count: 256)
     let got = read(descriptor, &bytes, bytes.count)
@@ -392,7 +409,7 @@ final class RunTable {
     run.letGoOfReadiness()
   }
 
-  private func watchStream(_ run: Run) {
+  func watchStream(_ run: Run) {
     guard let descriptor = run.stream?.number else { return }
     run.streamSource = try? shell.loop.onIO(descriptor, [], priority: .outcomes) { [weak self, weak run] _ in
       guard let self, let run else { return }
@@ -405,7 +422,7 @@ final class RunTable {
 
   // MARK: Notifications
 
-  private func makeNotifySocket(_ facts: ServiceFacts, _ spec: ServiceSpec, _ service: ServiceID) throws(SystemError) {
+  func makeNotifySocket(_ facts: ServiceFacts, _ spec: ServiceSpec, _ service: ServiceID) throws(SystemError) {
     if let notify = facts.notify {
       // What an earlier run has said is nothing that this one says.
       var held: [Int32] = []
@@ -416,8 +433,15 @@ final class RunTable {
       closeAll(&held)
       return
     }
-    let notify = try NotifySocket(
-      path: "\(shell.directories.notifyDirectory)/\(spec.name)", uid: spec.process.identity?.uid ?? geteuid())
+    try listen(
+      facts,
+      NotifySocket(
+        path: "\(shell.directories.notifyDirectory)/\(spec.name)", uid: spec.process.identity?.uid ?? geteuid()),
+      service)
+    if let number = facts.notify?.descriptor { shell.keep(number, of: spec.name) }
+  }
+
+  func listen(_ facts: ServiceFacts, _ notify: NotifySocket, _ service: ServiceID) throws(SystemError) {
     let source = try notify.onReadable(shell.loop) { [weak self, weak facts] in
       if let self, let facts { readNotifications(service, facts, atMost: Self.datagramsAtOnce) }
     }
@@ -427,7 +451,7 @@ final class RunTable {
     facts.notifySource = source
   }
 
-  private func readNotifications(_ service: ServiceID, _ facts: ServiceFacts, atMost limit: Int) {
+  func readNotifications(_ service: ServiceID, _ facts: ServiceFacts, atMost limit: Int) {
     guard let notify = facts.notify else { return }
     var held: [Int32] = []
     for _ in 0..<limit {

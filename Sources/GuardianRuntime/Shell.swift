@@ -4,6 +4,7 @@ import GuardianControl
 import GuardianCore
 import GuardianLinux
 import GuardianModel
+import GuardianStore
 
 /// The thin shell around the fleet: it hears, lets the fleet decide, and does what the fleet says.
 ///
@@ -30,7 +31,15 @@ final class Shell {
   private var fleet: Fleet
   private var names: [ServiceID: ServiceName] = [:]
   private(set) var definitions = Definitions()
-  private let store = MemoryStore()
+  private let store: Store
+  private var storeSource: EventSource?
+  private var storeState = Store.State.durable
+  /// What the store remembers of services that have not been added yet.
+  private var stored: [ServiceName: StoredRecord]
+  private var openRuns: [RunEntry]
+  private let kept: KeptDescriptors
+  /// Survivors have been taken over; whoever is in guardian's group beside them belongs to nobody.
+  private var hasAdopted = false
   private let orphanWatch = OrphanWatch()
   // Made right after `self`, which they refer to.
   private var runs: RunTable!
@@ -41,6 +50,8 @@ final class Shell {
 
   private var inbox: [(ServiceID, ServiceEvent)] = []
   private var outputs: [Fleet.Output] = []
+  /// Tickets that have become durable.
+  private var answered: [(ServiceID, Ticket)] = []
   private var done = 0
   /// The fleet has been told something since its last output was taken.
   private var fleetTold = false
@@ -84,10 +95,19 @@ final class Shell {
   }
 
   /// Signals must be blocked, directories locked.
-  init(_ surroundings: Surroundings, _ directories: Directories, log: OwnLog) throws(SystemError) {
+  ///
+  /// - Parameter remembered: What `store` gave back.
+  init(
+    _ surroundings: Surroundings, _ directories: Directories, log: OwnLog, store: Store, remembered: Store.Loaded,
+    kept: KeptDescriptors = .none
+  ) throws(SystemError) {
     self.surroundings = surroundings
     self.directories = directories
     self.log = log
+    self.store = store
+    self.kept = kept
+    stored = remembered.services
+    openRuns = remembered.openRuns
     loop = try EventLoop()
     worker = try Worker(loop: loop)
     spawner = try Spawner()
@@ -105,6 +125,7 @@ final class Shell {
     monotonicTimer = try loop.timer(.monotonic, priority: .time) {}
     bootTimer = try loop.timer(.boot, priority: .time) {}
     endTimer = try loop.timer(.monotonic, priority: .time) { [unowned self] in hooks.endAll(.kill) }
+    storeSource = try loop.onIO(store.descriptor, .read, priority: .outcomes) { [unowned self] _ in storeAnswered() }
     sources = [
       try loop.onSignal(SIGCHLD, priority: .deaths) { [unowned self] in reap() },
       try loop.onSignal(SIGTERM, priority: .control) { [unowned self] in stop("SIGTERM") },
@@ -122,10 +143,11 @@ final class Shell {
   func run() -> Int32 {
     // Nobody keeps what was read: the fleet has what it needs of it.
     take(surroundings.loader(directories.configuration).load())
+    endForeigners()
     turn()
     host?.ready(summaryLine)
     while exitStatus == nil {
-      let busy = fleetTold || !inbox.isEmpty || done < outputs.count || store.hasAnswers
+      let busy = fleetTold || !inbox.isEmpty || done < outputs.count || !answered.isEmpty
       if !busy, configurationRead {
         configurationRead = false
         Heap.giveBack()
@@ -151,7 +173,9 @@ final class Shell {
     let events = inbox
     inbox.removeAll(keepingCapacity: events.count <= Self.queueKept)
     for (id, event) in events { fleet.handle(event, for: id, now: now) }
-    for (id, ticket) in store.takeAnswers() { fleet.handle(.saved(ticket), for: id, now: now) }
+    let answers = answered
+    answered.removeAll(keepingCapacity: answers.count <= Self.queueKept)
+    for (id, ticket) in answers { fleet.handle(.saved(ticket), for: id, now: now) }
     fleet.passTime(now: now)
     fleetTold = false
     outputs += fleet.takeOutput()
@@ -161,18 +185,29 @@ final class Shell {
     if changed { tellStatus() }
     host?.tick(.decisions)
     host?.turnEnded()
-    if allStopped, runs.isEmpty, hooks.isEmpty, endStragglers() { exitStatus = 0 }
+    if allStopped, runs.isEmpty, hooks.isEmpty, endStragglers() {
+      exitStatus = 0
+      // What is not written by then is lost, and the next guardian says so; nobody may be kept waiting for a disk.
+      if !store.close(orderly: true, within: .seconds(5)) { log.note(.warning, "the last of the state was not saved") }
+    }
   }
 
   /// In order; what does not fit into this turn's time comes first in the next.
   private func perform(since start: Instant) {
-    var saves: [(ServiceID, ServiceRecord, Ticket)] = []
+    var saves: [Store.Save] = []
+    var entries: [RunEntry] = []
+    var forgotten: [ServiceName] = []
     var records: [Occurrence] = []
     while done < outputs.count {
       let output = outputs[done]
       done += 1
       switch output {
-      case .act(let id, .save(let record, let ticket)): saves.append((id, record, ticket))
+      case .act(let id, .save(let record, let ticket)):
+        if let name = names[id] { saves.append(Store.Save(id: id, name: name, record: record, ticket: ticket)) }
+      case .act(_, .enter(let entry)): entries.append(entry)
+      case .act(let id, .forget):
+        if let name = names[id] { forgotten.append(name) }
+        perform(.forget, for: id)
       // Said when it has been done: a start does not wait for the words about the death before it.
       case .act(let id, .record(let occurrence)):
         records.append(occurrence)
@@ -191,7 +226,10 @@ final class Shell {
       outputs.removeAll(keepingCapacity: done <= Self.queueKept)
       done = 0
     }
-    if !saves.isEmpty { store.save(saves) }
+    if !saves.isEmpty || !entries.isEmpty || !records.isEmpty || !forgotten.isEmpty {
+      store.submit(
+        saves: saves, entries: entries, events: records, meta: [:], forgotten: forgotten, now: SystemClocks.now())
+    }
     for occurrence in records { log.record(occurrence) }
   }
 
@@ -332,6 +370,7 @@ final class Shell {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
     }
     var told = ReloadChange()
+    var added: [ServiceID] = []
     for name in change.removed {
       guard let id = fleet.id(named: name) else { continue }
       told.removed.append(name.text)
@@ -345,13 +384,82 @@ final class Shell {
         if isNew, fleet.machine(of: id)?.hasPendingDefinition == true { told.nextStart.append(spec.name.text) }
       } else {
         told.added.append(spec.name.text)
-        let id = fleet.add(spec, record: nil, now: now)
-        names[id] = spec.name
-        fleet.handle(.begin, for: id, now: now)
+        added.append(add(spec, now))
       }
     }
+    // What guardian remembers and nobody defines any more is stopped and forgotten; a file that is not valid now may be
+    // tomorrow, so that what it names is left as it is until then.
+    if loaded.listed {
+      let known = Set(loaded.services.map(\.name)).union(loaded.invalid)
+      for name in stored.keys.sorted() where !known.contains(name) && fleet.id(named: name) == nil {
+        let id = add(ServiceSpec(name: name, process: ProcessSpec(command: ["/"])), now)
+        added.append(id)
+        fleet.handle(.removed, for: id, now: now)
+      }
+    }
+    adopt(added)
+    for id in added { fleet.handle(.begin, for: id, now: now) }
     return told
   }
+
+  private func add(_ spec: ServiceSpec, _ now: Now) -> ServiceID {
+    let id = fleet.add(spec, stored: stored.removeValue(forKey: spec.name), now: now)
+    names[id] = spec.name
+    return id
+  }
+
+  // MARK: What an earlier guardian left
+
+  /// Takes over what lives, and finds out what has died meanwhile.
+  private func adopt(_ added: [ServiceID]) {
+    let adoptees = added.flatMap { id in fleet.adoptees(of: id).map { (id, $0) } }
+    guard !adoptees.isEmpty else { return }
+    let survivors = Survivors(adoptees.map(\.1))
+    for (id, adoptee) in adoptees {
+      guard let spec = fleet.spec(of: id) else { continue }
+      if adoptee.isHook {
+        hooks.adopt(adoptee, for: id, spec: spec, from: survivors)
+      } else {
+        runs.adopt(adoptee, for: id, spec: spec, from: survivors, kept: kept)
+      }
+    }
+    reap()
+    hearOutcomes()
+  }
+
+  /// Processes that an earlier guardian left in its control group, and that belong to nothing that is remembered.
+  private func endForeigners() {
+    guard !surroundings.tookOver, let group = DelegatedGroup() else { return }
+    var known = KnownProcesses()
+    for run in runs.all { if let child = run.child { known.insert(child, run.id) } }
+    for hook in hooks.all { if let child = hook.child { known.insert(child, hook.request.id) } }
+    let ended = group.endForeigners(patience: .seconds(5), except: known)
+    if ended > 0 {
+      log.note(.warning, "ended \(processes(ended)) that an earlier guardian left in its control group")
+    }
+  }
+
+  // MARK: What must survive
+
+  private func storeAnswered() {
+    answered += store.takeAnswers()
+    noticeStore()
+  }
+
+  /// Said once for each change: how sure it is that nothing is forgotten.
+  private func noticeStore() {
+    let state = store.state
+    guard state != storeState else { return }
+    storeState = state
+    lineRevision = nil
+    switch state {
+    case .durable: log.note(.notice, "the state is kept again: durable")
+    case .volatile(let why): log.note(.warning, "the state is not kept (volatile): \(why); services go on")
+    }
+    tellStatus()
+  }
+
+  private var stateName: String { if case .durable = storeState { "durable" } else { "volatile" } }
 
   // MARK: What people ask
 
@@ -410,7 +518,7 @@ final class Shell {
   /// Made anew only when something has changed: people ask more often than that.
   private var summaryLine: String {
     if lineRevision != fleet.revision {
-      line = summary().line
+      line = summary().line + (storeState == .durable ? "" : "; state: volatile")
       lineRevision = fleet.revision
     }
     return line
@@ -431,9 +539,12 @@ final class Shell {
   var daemonSummary: DaemonSummary {
     var answer = DaemonSummary()
     answer.line = summaryLine
-    answer.state = store.state
+    noticeStore()
+    answer.state = stateName
+    if case .volatile(let why) = storeState { answer.warnings.append("the state is not kept: \(why)") }
+    if store.droppedEvents > 0 { answer.warnings.append("\(store.droppedEvents) events were lost to the history") }
     answer.diagnostics = definitions.diagnostics
-    answer.warnings = surroundings.warnings
+    answer.warnings += surroundings.warnings
     if definitions.directoryIsUnusable {
       answer.warnings.append("the configuration directory cannot be used: no service was added, changed or removed")
     } else if definitions.hostIsStale {
@@ -451,6 +562,7 @@ final class Shell {
   var version: DaemonVersion {
     var answer = DaemonVersion()
     answer.guarantees = surroundings.guarantees
+    answer.guarantees.append(.init("state", stateName))
     answer.guarantees.append(
       .init("debuggers", runs.noticesTracers ? "noticed" : "not noticed (needs CAP_NET_ADMIN, no container)"))
     return answer
@@ -497,6 +609,19 @@ final class Shell {
   }
 
   // MARK: Output
+
+  /// Lets the service manager hold a notify socket, so that what is said while guardian is away is not lost.
+  func keep(_ socket: Int32, of service: ServiceName) { host?.keep(socket, name: "notify-\(service)") }
+
+  /// How `status` shows where the output of an adopted run goes.
+  func logName(_ log: LogTarget) -> String {
+    switch log {
+    case .none: "none"
+    case .inherit: "inherit"
+    case .automatic: Journal.exists ? "journal" : "inherit"
+    case .journal: "journal"
+    }
+  }
 
   struct Output {
     var target: SpawnRequest.Stream

@@ -19,6 +19,8 @@ struct Surroundings {
   var isSubreaper = false
   /// Children that guardian had before it started anything: not its own, and never signalled.
   var inherited = Orphans.none
+  /// The program was switched in place: all children are guardian's.
+  var tookOver = false
   /// One sentence each, shown by `status`.
   var warnings: [String] = []
 
@@ -91,7 +93,6 @@ struct Surroundings {
       .init("hide", canHide ? "absent" : "not available (needs CAP_SYS_ADMIN)"),
       .init("oom-evidence", access("/proc/vmstat", R_OK) == 0 ? "host-wide counter" : "none"),
       .init("journal", Journal.exists ? "yes" : "no"),
-      .init("state", "volatile"),
     ]
   }
 }

@@ -230,9 +230,11 @@ func processes(where belongs: (_ pid: Int32, _ session: Int32, _ commandLine: St
 /// One `guardian` on directories of its own, and `guardianctl` to talk to it.
 final class Guardian {
   let scratch: Scratch
-  let process: Process
+  private(set) var process: Process
   let runtime: String
   let user: User?
+  private let command: [String]
+  private let environment: [String: String]
   /// Every main process that `status` has shown: sessions in which nothing may be left at the end.
   private var seen: Set<Int32> = []
 
@@ -252,10 +254,16 @@ final class Guardian {
     let logs = try scratch.directory("logs")
     for (name, yaml) in services { try Files.write(yaml, to: "\(config)/services/\(name).yaml") }
     if let user { for directory in [config, state, runtime, logs] { scratch.give(directory, to: user) } }
-    process = try Process(
+    command =
       Self.command(as: user) + [
         Place.products + "/guardian", "--config", config, "--state", state, "--runtime", runtime, "--logs", logs,
-      ] + arguments, environment: environment, output: scratch.path + "/guardian.log")
+      ] + arguments
+    self.environment = environment
+    process = try Process(command, environment: environment, output: scratch.path + "/guardian.log")
+    try await answers()
+  }
+
+  private func answers() async throws {
     do {
       try await eventually("the control socket answers", seconds: 20) {
         if let code = process.poll() { throw Failure("guardian ended with \(code): \(log)") }
@@ -264,6 +272,18 @@ final class Guardian {
     } catch {
       throw Failure("\(error); its output: \(log)")
     }
+  }
+
+  /// SIGKILL; what it has started lives on.
+  func kill() {
+    Glibc.kill(process.pid, SIGKILL)
+    process.waitBlocking()
+  }
+
+  /// Another guardian on the same directories, after the first one's end.
+  func startAgain() async throws {
+    process = try Process(command, environment: environment, output: scratch.path + "/guardian.log")
+    try await answers()
   }
 
   static func command(as user: User?) -> [String] {
@@ -314,7 +334,7 @@ final class Guardian {
 
   /// Stops guardian as an init system does; what it had started must be gone.
   func stop(seconds: Int = 30) async throws {
-    kill(process.pid, SIGTERM)
+    Glibc.kill(process.pid, SIGTERM)
     let code = try await process.wait(seconds: seconds)
     guard code == 0 else { throw Failure("guardian ended with \(code): \(log.suffix(3_000))") }
     let left = processes { pid, session, line in

@@ -1,0 +1,207 @@
+import Glibc
+import GuardianCore
+import GuardianLinux
+import GuardianModel
+
+// What an earlier instance of guardian left running is taken over, if it can be proved to be what the record says: the
+// process id and the start time of the same boot. What cannot be proved is not touched, and counts as gone.
+
+/// Finds what was left, for all services with one look at the machine.
+struct Survivors {
+  private let sweep: [RunID: ProcessLook]
+
+  /// - Parameter adoptees: Of all services. Processes of which nobody wrote down the number are looked for by the run's id,
+  ///   which their environment carries.
+  init(_ adoptees: [Adoptee]) {
+    let unwritten = Set(adoptees.filter { $0.process == nil && !$0.mainEnded }.map(\.run))
+    sweep = unwritten.isEmpty ? [:] : AdoptedProcess.find(runs: unwritten)
+  }
+
+  enum Found {
+    /// Guardian's own child, as after a switch to a new program: dead or alive, it is guardian's to reap.
+    case child(ProcessIdentity)
+    case stranger(AdoptedProcess)
+  }
+
+  /// Nil: it is gone, or was never there.
+  func find(_ adoptee: Adoptee) -> Found? {
+    guard let identity = adoptee.process ?? sweep[adoptee.run].map({ ProcessIdentity($0) }),
+      let look = ProcessLook(identity.pid), identity.startTicks == 0 || look.startTicks == identity.startTicks
+    else { return nil }
+    if look.parent == getpid() { return .child(ProcessIdentity(look)) }
+    return AdoptedProcess.find(pid: look.pid, startTicks: look.startTicks).map { .stranger($0) }
+  }
+}
+
+extension ProcessIdentity {
+  init(_ look: ProcessLook) { self.init(pid: look.pid, startTicks: look.startTicks) }
+}
+
+/// Waits for the end of a process that is not guardian's child, and tells how it went.
+final class StrangersEnd {
+  private let process: AdoptedProcess
+  private var source: EventSource?
+  private var timer: EventSource?
+  private var tries = 0
+  private let ended: (ExitStatus) -> Void
+  /// How often its parent is given time to reap it: only then does the kernel tell how it went.
+  private static let patience = 200
+  private static let pause = Duration.milliseconds(5)
+
+  init(_ process: AdoptedProcess, loop: EventLoop, ended: @escaping (ExitStatus) -> Void) throws(SystemError) {
+    self.process = process
+    self.ended = ended
+    timer = try loop.timer(.monotonic, priority: .deaths) { [weak self] in self?.ask() }
+    source = try loop.onIO(process.pidfd, .read, priority: .deaths) { [weak self] _ in self?.gone() }
+  }
+  deinit {
+    source?.cancel()
+    timer?.cancel()
+  }
+
+  private func gone() {
+    source?.cancel()
+    source = nil
+    ask()
+  }
+
+  private func ask() {
+    tries += 1
+    if let status = process.exitStatus() { return ended(status) }
+    if !process.isThere || tries > Self.patience { return ended(.unseen) }
+    timer?.arm(at: (SystemClocks.monotonic() + Self.pause).nanoseconds)
+  }
+}
+
+extension RunTable {
+  /// Takes a main process over, or says that it is gone.
+  func adopt(
+    _ adoptee: Adoptee, for service: ServiceID, spec: ServiceSpec, from survivors: Survivors, kept: KeptDescriptors
+  ) {
+    let request = StartRequest(
+      run: adoptee.run, kind: adoptee.kind, disabledPlugins: adoptee.pluginsOff ? spec.process.plugins : [], spec: spec)
+    let run = Run(request, for: service)
+    run.oomKills = oom.refreshed()
+    let facts = facts(of: service)
+    if adoptee.mainEnded {
+      guard let leader = adoptee.process else { return shell.post(service, .emptied(run.id)) }
+      run.child = RunningChild(leftoversOf: leader, run: run.id)
+      run.stage = .draining
+      enter(run)
+      if run.child?.remaining(shell.orphans()) ?? 0 == 0 { return emptied(run) }
+      return drain(run)
+    }
+    var readinessKnown = true
+    if spec.needsNotifySocket {
+      let path = "\(shell.directories.notifyDirectory)/\(spec.name)"
+      do throws(SystemError) {
+        if let number = kept.notifySockets[spec.name] {
+          try listen(facts, NotifySocket(adopting: number, path: path), service)
+        } else {
+          readinessKnown = false
+          try makeNotifySocket(facts, spec, service)
+        }
+      } catch {
+        shell.log.note(.warning, "\(spec.name): its notifications are not heard: \(error)")
+      }
+    }
+    if case .descriptor = spec.ready {
+      run.readyPipe = kept.readyPipes[run.id].map { OwnedFD(adopting: $0) }
+      if run.readyPipe == nil { readinessKnown = false }
+    }
+    run.stream = kept.streams[run.id].map { OwnedFD(adopting: $0) }
+    facts.log = shell.logName(spec.log)
+    switch survivors.find(adoptee) {
+    case nil:
+      readNotificationsOfTheDead(service, facts, run)
+      run.letGoOfReadiness()
+      let leader = adoptee.process
+      if let leader {
+        run.child = RunningChild(leftoversOf: leader, run: run.id)
+        run.stage = .draining
+        enter(run)
+      }
+      let leftovers = run.child?.remaining(shell.orphans()) ?? 0
+      shell.post(service, .ended(run.id, Death(.unseen, leftovers: leftovers)))
+      if leftovers == 0 { return leader == nil ? shell.post(service, .emptied(run.id)) : emptied(run) }
+      drain(run)
+    case .child(let identity)?:
+      guard let handle = try? ProcessHandle.open(identity.pid) else { return }
+      run.child = RunningChild(pid: identity.pid, handle: handle, run: run.id)
+      alive(run, identity, readinessKnown)
+    case .stranger(let process)?:
+      run.child = RunningChild(process, run: run.id)
+      alive(run, ProcessIdentity(pid: process.pid, startTicks: process.startTicks), readinessKnown)
+      run.strangersEnd = try? StrangersEnd(process, loop: shell.loop) { [weak self, weak run] status in
+        guard let self, let run else { return }
+        run.strangersEnd = nil
+        _ = ended(ChildReaper.Ended(pid: run.pid, status: status), orphans: shell.orphans())
+      }
+    }
+  }
+
+  private func alive(_ run: Run, _ identity: ProcessIdentity, _ readinessKnown: Bool) {
+    run.pid = identity.pid
+    run.stage = .alive
+    enter(run)
+    shell.post(
+      run.service,
+      .adopted(run.id, pid: identity.pid, startTicks: identity.startTicks, readinessKnown: readinessKnown))
+    watchReadiness(run)
+    watchStream(run)
+  }
+
+  /// What it said while nobody listened counts, though it is gone.
+  private func readNotificationsOfTheDead(_ service: ServiceID, _ facts: ServiceFacts, _ run: Run) {
+    guard facts.notify != nil else { return }
+    facts.run = run.id
+    enter(run)
+    readNotifications(service, facts, atMost: 64)
+    readReadiness(run)
+    drop(run)
+  }
+}
+
+/// Descriptors that outlived the guardian that made them: through the service manager's store, or through the switch to a
+/// new program.
+struct KeptDescriptors {
+  var notifySockets: [ServiceName: Int32] = [:]
+  var readyPipes: [RunID: Int32] = [:]
+  var streams: [RunID: Int32] = [:]
+  static let none = KeptDescriptors()
+
+  /// One that the service manager has kept; what has no known name is of no use.
+  mutating func take(_ name: String, _ number: Int32) {
+    if name.hasPrefix("notify-"), let service = ServiceName(String(name.dropFirst(7))), notifySockets[service] == nil {
+      notifySockets[service] = number
+    } else {
+      close(number)
+    }
+  }
+}
+
+extension HookTable {
+  /// Takes a repair over, or says that it is gone.
+  func adopt(_ adoptee: Adoptee, for service: ServiceID, spec: ServiceSpec, from survivors: Survivors) {
+    let found = survivors.find(adoptee)
+    guard let found else { return shell.post(service, .hookEnded(adoptee.run, .failed(.unseen))) }
+    let request = HookRequest(
+      id: adoptee.run, purpose: .repair(name: adoptee.name), kind: .run([]), identity: nil, timeout: .zero,
+      context: HookContext(
+        service: spec.name, step: .repair, attempt: 0, strikes: 0, strikesAllowed: 0, disabledPlugins: [], end: nil,
+        reason: ""))
+    switch found {
+    case .child(let identity):
+      guard let handle = try? ProcessHandle.open(identity.pid) else { return }
+      enter(request, service, RunningChild(pid: identity.pid, handle: handle, run: adoptee.run))
+      shell.post(service, .hookAdopted(adoptee.run, pid: identity.pid, startTicks: identity.startTicks))
+    case .stranger(let process):
+      let hook = enter(request, service, RunningChild(process, run: adoptee.run))
+      shell.post(service, .hookAdopted(adoptee.run, pid: process.pid, startTicks: process.startTicks))
+      hook.strangersEnd = try? StrangersEnd(process, loop: shell.loop) { [weak self] status in
+        guard let self else { return }
+        _ = ended(ChildReaper.Ended(pid: process.pid, status: status), orphans: shell.orphans())
+      }
+    }
+  }
+}

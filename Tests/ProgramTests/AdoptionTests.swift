@@ -1,0 +1,187 @@
+import Glibc
+import Testing
+
+extension Programs {
+  /// Guardian is killed, and another one goes on where it was.
+  @Suite struct `after guardian itself was killed` {
+    private func pid(_ guardian: Guardian, _ name: String) async throws -> Int32 {
+      Int32(try #require(try await guardian.status(name)["pid"].int))
+    }
+    private let settling = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
+    private func isAlive(_ pid: Int32) -> Bool { Glibc.kill(pid, 0) == 0 }
+
+    @Test func `a running service goes on untouched and is taken over, and its end and exit status are noticed`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let yaml = """
+        command: [/bin/sh, -c, "trap 'exit 42' USR1; while :; do sleep 0.05; done"]
+        startup-window: 100ms
+        restart: never
+        log: none
+        """
+      let guardian = try await Guardian(scratch, services: ["web": yaml])
+      let before = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      guardian.kill()
+      let pid = Int32(try #require(before["pid"].int))
+      #expect(isAlive(pid))
+      try await guardian.startAgain()
+      let after = try await guardian.status("web")
+      #expect(after["pid"] == before["pid"] && after["run"] == before["run"], "\(before) \(after)")
+      #expect(after["settled"].bool == true && after["restarts"].int == 0, "\(after)")
+      Glibc.kill(pid, SIGUSR1)
+      let ended = try await guardian.wait(for: "web", "has finished") { $0["phase"].string == "finished" }
+      #expect(ended["last_end"]["code"].int == 42, "\(ended)")
+      try await guardian.stop()
+    }
+
+    @Test func `where the kernel does not tell how it went, the cause is unknown`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch, services: ["web": settling + "restart: never\n"], environment: ["GUARDIAN_NO_PIDFD_INFO": "1"])
+      let before = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      guardian.kill()
+      try await guardian.startAgain()
+      Glibc.kill(Int32(try #require(before["pid"].int)), SIGKILL)
+      let ended = try await guardian.wait(for: "web", "has finished") { $0["phase"].string == "finished" }
+      #expect(ended["last_end"]["cause"].string == "unknown", "\(ended)")
+      try await guardian.stop()
+    }
+
+    @Test func `what died meanwhile is found, counted once and started again`() async throws {
+      let scratch = try Scratch()
+      let yaml = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 1h\nlog: none\nbackoff: {first: 50ms}\n"
+      let guardian = try await Guardian(scratch, services: ["web": yaml])
+      let before = try await guardian.wait(for: "web", "runs") { $0["phase"].string == "running" }
+      let pid = Int32(try #require(before["pid"].int))
+      guardian.kill()
+      Glibc.kill(pid, SIGKILL)
+      try await guardian.startAgain()
+      let after = try await guardian.wait(for: "web", "runs again") {
+        $0["phase"].string == "running" && $0["pid"] != before["pid"]
+      }
+      #expect(after["last_end"]["cause"].string == "unknown", "\(after)")
+      #expect(after["strikes"].int == 1 && after["restarts"].int == 1, "\(after)")
+      try await guardian.stop()
+    }
+
+    @Test func `stopped stays stopped, quarantined stays quarantined, and strikes are kept`() async throws {
+      let scratch = try Scratch()
+      let doomed = """
+        command: [/bin/sh, -c, "exit 3"]
+        backoff: {first: 1ms, max: 5ms}
+        log: none
+        """
+      let slow = """
+        command: [/bin/sh, -c, "exit 3"]
+        backoff: {first: 1h, max: 2h}
+        log: none
+        """
+      let guardian = try await Guardian(scratch, services: ["down": settling, "doomed": doomed, "slow": slow])
+      try await guardian.wait(for: "doomed", "is quarantined") { $0["phase"].string == "quarantined" }
+      let slowBefore = try await guardian.wait(for: "slow", "backs off") { $0["phase"].string == "backing-off" }
+      #expect(try await guardian.control("stop", "down").code == 0)
+      guardian.kill()
+      try await guardian.startAgain()
+      #expect(try await guardian.status("down")["phase"].string == "stopped")
+      #expect(try await guardian.status("down")["wanted"].string == "down")
+      let doomedAfter = try await guardian.status("doomed")
+      #expect(doomedAfter["phase"].string == "quarantined" && doomedAfter["step"].string == "quarantine")
+      let slowAfter = try await guardian.status("slow")
+      #expect(slowAfter["phase"].string == "backing-off" && slowAfter["strikes"].int == 1, "\(slowAfter)")
+      let left = try #require(slowAfter["next"]["in_ms"].int), was = try #require(slowBefore["next"]["in_ms"].int)
+      #expect(left <= was && left > was - 60_000, "\(was) ms, then \(left) ms")
+      try await guardian.stop()
+    }
+
+    @Test func `a stop goes on with the patience that was left`() async throws {
+      let scratch = try Scratch()
+      let yaml = """
+        command: [/bin/sh, -c, "trap '' TERM; while :; do sleep 0.05; done"]
+        startup-window: 100ms
+        stop: {timeout: 2s}
+        log: none
+        """
+      let guardian = try await Guardian(scratch, services: ["web": yaml])
+      try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      let pid = try await pid(guardian, "web")
+      #expect(try await guardian.control("stop", "web", "--no-wait").code == 0)
+      guardian.kill()
+      try await guardian.startAgain()
+      try await guardian.wait(for: "web", "is stopped") { $0["phase"].string == "stopped" }
+      #expect(!isAlive(pid))
+      try await guardian.stop()
+    }
+
+    @Test func `a repair that runs is taken over, and its result is noticed`() async throws {
+      let scratch = try Scratch()
+      let go = scratch.path + "/go", ran = scratch.path + "/ran"
+      let yaml = """
+        command: [/bin/sh, -c, "test -e '\(scratch.path)/fixed' && exec sleep 1000000; exit 3"]
+        startup-window: 100ms
+        backoff: {first: 1ms}
+        escalation: {restart: 1, repair: 2}
+        repair:
+          - {name: fix, run: [/bin/sh, -c, "echo x >>'\(ran)'; until test -e '\(go)'; do sleep 0.05; done; touch '\(scratch.path)/fixed'"]}
+        log: none
+        """
+      let guardian = try await Guardian(scratch, services: ["web": yaml])
+      try await guardian.wait(for: "web", "is being repaired") { $0["phase"].string == "repairing" }
+      try await eventually("the repair has begun") { Files.exists(ran) ? () : nil }
+      guardian.kill()
+      try await guardian.startAgain()
+      #expect(try await guardian.status("web")["phase"].string == "repairing")
+      try Files.write("", to: go)
+      try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      #expect(try Files.read(ran) == "x\n")
+      try await guardian.stop()
+    }
+
+    @Test func `readiness is heard after the switch, by the same socket`() async throws {
+      let scratch = try Scratch()
+      let go = scratch.path + "/go"
+      let yaml = """
+        command: [/usr/bin/python3, -c, "import os,socket,time\nwhile not os.path.exists('\(go)'): time.sleep(0.05)\ns=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\ns.sendto(b'READY=1',os.environ['NOTIFY_SOCKET'])\ntime.sleep(1000000)"]
+        ready: notify
+        start-timeout: 1min
+        startup-window: 100ms
+        log: none
+        """
+      guard Files.exists("/usr/bin/python3") else { return }
+      let guardian = try await Guardian(scratch, services: ["web": yaml])
+      try await guardian.wait(for: "web", "is starting") { $0["phase"].string == "starting" && $0["pid"] != .null }
+      guardian.kill()
+      try await guardian.startAgain()
+      #expect(try await guardian.status("web")["phase"].string == "starting")
+      try Files.write("", to: go)
+      try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      try await guardian.stop()
+    }
+
+    @Test func `a service whose file has gone meanwhile is stopped and forgotten`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["web": settling, "other": settling])
+      try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      let pid = try await pid(guardian, "web")
+      guardian.kill()
+      unlink(scratch.path + "/config/services/web.yaml")
+      try await guardian.startAgain()
+      try await eventually("it is gone") { isAlive(pid) ? nil : () }
+      try await eventually("it is forgotten") { try await guardian.control("status", "web").code == 4 ? () : nil }
+      try await guardian.stop()
+    }
+
+    @Test func `the state is durable, and a second guardian names the first and touches nothing`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["web": settling])
+      let version = try await guardian.control("version")
+      #expect(version.output.contains("durable"), "\(version)")
+      let second = try await run([
+        Place.products + "/guardian", "--config", scratch.path + "/config", "--state", scratch.path + "/state",
+        "--runtime", scratch.path + "/run", "--logs", scratch.path + "/logs",
+      ])
+      #expect(second.code == 1 && second.error.contains("pid \(guardian.process.pid)"), "\(second)")
+      try await guardian.stop()
+    }
+  }
+}
