@@ -9,12 +9,14 @@ import GuardianModel
 /// Finds what was left, for all services with one look at the machine.
 struct Survivors {
   private let sweep: [RunID: ProcessLook]
+  /// One look at the machine for all of them.
+  let landscape = Landscape.take()
 
   /// - Parameter adoptees: Of all services. Processes of which nobody wrote down the number are looked for by the run's id,
   ///   which their environment carries.
   init(_ adoptees: [Adoptee]) {
     let unwritten = Set(adoptees.filter { $0.process == nil && !$0.mainEnded }.map(\.run))
-    sweep = unwritten.isEmpty ? [:] : AdoptedProcess.find(runs: unwritten)
+    sweep = unwritten.isEmpty ? [:] : AdoptedProcess.find(runs: unwritten, in: landscape)
   }
 
   enum Found {
@@ -67,8 +69,8 @@ final class StrangersEnd {
 
   private func ask() {
     tries += 1
-    if let status = process.exitStatus() { return ended(status) }
-    if !process.isThere || tries > Self.patience { return ended(.unseen) }
+    if let status = process.exitStatus(patient: tries < Self.patience) { return ended(status) }
+    guard tries < Self.patience else { return ended(.unseen) }
     timer?.arm(at: (SystemClocks.monotonic() + Self.pause).nanoseconds)
   }
 }
@@ -88,7 +90,7 @@ extension RunTable {
       run.child = RunningChild(leftoversOf: leader, run: run.id)
       run.stage = .draining
       enter(run)
-      if run.child?.remaining(shell.orphans()) ?? 0 == 0 { return emptied(run) }
+      if run.child?.remaining(in: survivors.landscape) ?? 0 == 0 { return emptied(run) }
       return drain(run)
     }
     var readinessKnown = true
@@ -121,7 +123,7 @@ extension RunTable {
         run.stage = .draining
         enter(run)
       }
-      let leftovers = run.child?.remaining(shell.orphans()) ?? 0
+      let leftovers = run.child?.remaining(in: survivors.landscape) ?? 0
       shell.post(service, .ended(run.id, Death(.unseen, leftovers: leftovers)))
       if leftovers == 0 { return leader == nil ? shell.post(service, .emptied(run.id)) : emptied(run) }
       drain(run)

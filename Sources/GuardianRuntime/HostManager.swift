@@ -95,10 +95,10 @@ final class HostManager {
 
   /// The service manager hands it to the next guardian. One more of the same name takes the place of the first.
   func keep(_ descriptor: Int32, name: String) {
-    _ = notify.removeDescriptor(name: name)
-    _ = notify.storeDescriptor(name: name, descriptor)
+    notify.removeDescriptor(name: name)
+    notify.storeDescriptor(name: name, descriptor)
   }
-  func letGo(name: String) { _ = notify.removeDescriptor(name: name) }
+  func letGo(name: String) { notify.removeDescriptor(name: name) }
 
   private func send(_ lines: [String]) {
     if !notify.send(lines), !complained {

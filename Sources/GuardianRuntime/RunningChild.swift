@@ -36,7 +36,7 @@ final class RunningChild {
   /// One that an earlier guardian started, and that has another parent now.
   init(_ process: AdoptedProcess, run: RunID) {
     pid = process.pid
-    set = ProcessSet(leader: process.pid, run: run, adopted: process.startTicks)
+    set = ProcessSet(leader: process.pid, run: run, adoptedStart: process.startTicks)
     pending = nil
     handle = nil
     adopted = process
@@ -45,7 +45,7 @@ final class RunningChild {
   /// What may be left of a run whose main process is gone.
   init(leftoversOf leader: ProcessIdentity, run: RunID) {
     pid = leader.pid
-    set = ProcessSet(leader: leader.pid, run: run, orphanedSince: leader.startTicks)
+    set = ProcessSet(leader: leader.pid, run: run, adoptedStart: leader.startTicks)
     pending = nil
     handle = nil
     mainLives = false
@@ -86,6 +86,9 @@ final class RunningChild {
 
   /// The main process has not ended.
   var isAlive: Bool { mainLives }
+
+  /// The same for what was adopted, by a look that serves several.
+  func remaining(in landscape: Landscape) -> Int { set.members(in: landscape).count }
 
   /// How many are alive besides a main process that has ended.
   func remaining(_ orphans: Orphans) -> Int { set.members(orphans, mainLives: mainLives).count }

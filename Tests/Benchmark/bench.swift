@@ -198,7 +198,9 @@ struct Supervisor {
   let runtime: String
   let began: UInt64
 
-  init(_ side: Side, count: Int, mode: String, reports: Reports, place: Place, extra: String = "") throws {
+  init(
+    _ side: Side, count: Int, mode: String, reports: Reports, place: Place, window: String = "20ms", extra: String = ""
+  ) throws {
     switch side {
     case .floor:
       runtime = ""
@@ -212,7 +214,7 @@ struct Supervisor {
         try write(
           """
           command: [\(place.bench)/child, \(reports.path), \(mode)]
-          startup-window: 20ms
+          startup-window: \(window)
           late: {budget: 10000, within: 1h}
           log: none
           \(extra)
@@ -276,8 +278,12 @@ func inTurns(_ rounds: Int, _ measure: (Side) throws -> [Double]) rethrows -> (f
 // MARK: - The rows
 
 /// From the signal that ends a settled child to its successor's first instruction.
-func restarts(_ side: Side, _ reports: Reports, _ place: Place) throws -> [Double] {
-  let supervisor = try Supervisor(side, count: 10, mode: "stay", reports: reports, place: place)
+///
+/// - Parameter durable: Of a child that is still starting up instead, so that its successor has to be recorded first.
+func restarts(_ side: Side, _ reports: Reports, _ place: Place, durable: Bool = false) throws -> [Double] {
+  let supervisor = try Supervisor(
+    side, count: 10, mode: "stay", reports: reports, place: place, window: durable ? "1h" : "20ms",
+    extra: durable ? "escalation: off\nbackoff: {first: 0s}" : "")
   defer { _ = reports.take() }
   var alive = try reports.wait(for: 10, seconds: 20).map(\.pid)
   usleep(300_000)
@@ -380,6 +386,20 @@ func bench() throws {
     row(
       "death -> successor's first instruction, \(name)", floor: milliseconds(floor), guardian: milliseconds(guardian),
       ratio: show(guardian / floor) + "x", budget: budget)
+  }
+
+  var plain: [Double] = [], durable: [Double] = []
+  for round in 0..<rounds {
+    for late in round % 2 == 0 ? [true, false] : [false, true] {
+      let times = try restarts(.guardian, reports, place, durable: !late)
+      if late { plain += times } else { durable += times }
+    }
+  }
+  for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
+    let floor = plain.quantile(share), guardian = durable.quantile(share)
+    row(
+      "start recorded first : restart at once, \(name)", floor: milliseconds(floor) + " (at once)",
+      guardian: milliseconds(guardian), ratio: show(guardian / floor) + "x", budget: "")
   }
 
   let rate = try inTurns(rounds) { try storm($0, reports, place) }
