@@ -7,7 +7,7 @@ package func renderHead(_ summary: DaemonSummary, style: Style) -> [UInt8] {
     for part in wrap(printable(text), width: style.width) { out += (style.paint(part, ink) + "\n").utf8 }
   }
   line(summary.line, .strong)
-  if summary.state != "saved", !summary.state.isEmpty { line("state: \(summary.state)", .doubtful) }
+  if summary.state != "durable", !summary.state.isEmpty { line("state: \(summary.state)", .doubtful) }
   for warning in summary.warnings { line(warning, .doubtful) }
   let shown = 3
   for diagnostic in summary.diagnostics.prefix(shown) {
