@@ -5,7 +5,7 @@ package struct DaemonSummary: Hashable, Sendable {
   /// As in STATUS=: `12 services: 10 settled, 2 repairing (web, mail)`.
   package var line = ""
   /// `saved`, `volatile`, or whatever else is true of the durable record.
-  package var state = "saved"
+  package var state = "durable"
   /// One sentence each: a safe default in force, observe mode of guardian itself, a limit that is near, …
   package var warnings: [String] = []
   /// Of the configuration as last read.

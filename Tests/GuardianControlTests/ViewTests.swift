@@ -132,7 +132,7 @@ private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: Sourc
       Diagnostic(file: "services/s\($0).yaml", line: 3, column: 1, what: "unknown key 'backof'", suggestion: "backoff")
     }
     expectSnapshot(renderHead(summary, style: Style(width: 80)), "head-80")
-    summary.state = "saved"
+    summary.state = "durable"
     summary.warnings = []
     summary.diagnostics = []
     #expect(renderHead(summary, style: Style(width: 80)).text == summary.line + "\n")
