@@ -119,13 +119,24 @@ private func run(_ directories: Directories) -> Int32 {
     try prepareNotifyDirectory(directories.notifyDirectory)
     surroundings.takeOver()
     for warning in surroundings.warnings { log.note(.warning, warning) }
+    // Before the first thread, so that a fault of any of them leaves its mark.
+    var faults: FaultMarks?
+    if let state {
+      do throws(SystemError) {
+        faults = try FaultMarks(directory: state, bootID: BootID.current())
+        try faults?.install()
+      } catch {
+        log.note(.warning, "guardian's own faults leave no mark: \(error)")
+      }
+    }
+    let received = HostNotify.receivedDescriptors()
     let store = Store(directory: state, bootID: BootID.current(), limits: Store.Limits())
     let remembered = store.load()
     for note in remembered.notes { log.note(.warning, note) }
     var kept = KeptDescriptors.none
-    for (name, number) in HostNotify.receivedDescriptors() { kept.take(name, number) }
+    for (name, number) in received { kept.take(name, number) }
     let shell = try Shell(
-      surroundings, directories, log: log, store: store, remembered: remembered, kept: kept)
+      surroundings, directories, log: log, store: store, remembered: remembered, kept: kept, faults: faults)
     defer { withExtendedLifetime(locks) {} }
     return shell.run()
   } catch {

@@ -38,6 +38,9 @@ final class Shell {
   private var stored: [ServiceName: StoredRecord]
   private var openRuns: [RunEntry]
   private let kept: KeptDescriptors
+  private let faults: FaultMarks?
+  /// Guardian does not trust itself until then.
+  private var observeTimer: EventSource?
   /// Survivors have been taken over; whoever is in guardian's group beside them belongs to nobody.
   private var hasAdopted = false
   private let orphanWatch = OrphanWatch()
@@ -99,13 +102,14 @@ final class Shell {
   /// - Parameter remembered: What `store` gave back.
   init(
     _ surroundings: Surroundings, _ directories: Directories, log: OwnLog, store: Store, remembered: Store.Loaded,
-    kept: KeptDescriptors = .none
+    kept: KeptDescriptors = .none, faults: FaultMarks? = nil
   ) throws(SystemError) {
     self.surroundings = surroundings
     self.directories = directories
     self.log = log
     self.store = store
     self.kept = kept
+    self.faults = faults
     stored = remembered.services
     openRuns = remembered.openRuns
     loop = try EventLoop()
@@ -142,6 +146,7 @@ final class Shell {
   /// - Returns: The exit status.
   func run() -> Int32 {
     // Nobody keeps what was read: the fleet has what it needs of it.
+    observeAfterFaults()
     take(surroundings.loader(directories.configuration).load())
     endForeigners()
     turn()
@@ -182,7 +187,10 @@ final class Shell {
     let changed = done < outputs.count
     perform(since: now.monotonic)
     arm(now)
-    if changed { tellStatus() }
+    if changed {
+      noticeStore()
+      tellStatus()
+    }
     host?.tick(.decisions)
     host?.turnEnded()
     if allStopped, runs.isEmpty, hooks.isEmpty, endStragglers() {
@@ -213,7 +221,9 @@ final class Shell {
         records.append(occurrence)
         runs.facts[id]?.remember(occurrence.kind)
       case .act(let id, let action): perform(action, for: id)
-      case .answer(let request, let answer): control.answer(request, answer)
+      case .answer(let request, let answer):
+        failPoint("answer.before")
+        control.answer(request, answer)
       case .allStopped:
         allStopped = true
         hooks.endAll(.term)
@@ -227,8 +237,10 @@ final class Shell {
       done = 0
     }
     if !saves.isEmpty || !entries.isEmpty || !records.isEmpty || !forgotten.isEmpty {
+      failPoint("save.before")
       store.submit(
         saves: saves, entries: entries, events: records, meta: [:], forgotten: forgotten, now: SystemClocks.now())
+      failPoint("save.submitted")
     }
     for occurrence in records { log.record(occurrence) }
   }
@@ -246,11 +258,26 @@ final class Shell {
 
   private func perform(_ action: Action, for id: ServiceID) {
     switch action {
-    case .spawn(let request): runs.start(request, for: id, refused: stopping)
-    case .signal(let run, let signal): runs.signal(run, signal)
-    case .signalSet(let run, let signal): runs.signalSet(run, signal)
-    case .runHook(let request): hooks.run(request, for: id, spec: fleet.spec(of: id))
-    case .signalHook(let run, let signal): hooks.signal(run, signal)
+    case .spawn(let request):
+      failPoint("spawn.before")
+      runs.start(request, for: id, refused: stopping)
+      failPoint("spawn.after")
+    case .signal(let run, let signal):
+      failPoint("signal.before")
+      runs.signal(run, signal)
+      failPoint("signal.after")
+    case .signalSet(let run, let signal):
+      failPoint("signal-set.before")
+      runs.signalSet(run, signal)
+      failPoint("signal-set.after")
+    case .runHook(let request):
+      failPoint("hook.before")
+      hooks.run(request, for: id, spec: fleet.spec(of: id))
+      failPoint("hook.after")
+    case .signalHook(let run, let signal):
+      failPoint("signal-hook.before")
+      hooks.signal(run, signal)
+      failPoint("signal-hook.after")
     case .notify(let request): hooks.notify(request, for: id, spec: fleet.spec(of: id))
     case .watch(let path): watches.set(id, path: path)
     case .look(let run): runs.look(run)
@@ -300,6 +327,7 @@ final class Shell {
 
   private func reap() {
     var strangers = false
+    failPoint("reap.before")
     while true {
       let ended = ChildReaper.drain(limit: 256)
       if ended.isEmpty { break }
@@ -310,6 +338,7 @@ final class Shell {
       }
       if ended.count < 256 { break }
     }
+    failPoint("reap.after")
     // An orphan of some run's set, most likely.
     if strangers { runs.lookAtDraining() }
     host?.tick(.deaths)
@@ -397,7 +426,9 @@ final class Shell {
         fleet.handle(.removed, for: id, now: now)
       }
     }
+    failPoint("adopt.before")
     adopt(added)
+    failPoint("adopt.after")
     for id in added { fleet.handle(.begin, for: id, now: now) }
     return told
   }
@@ -439,10 +470,43 @@ final class Shell {
     }
   }
 
+  // MARK: Guardian's own faults
+
+  private static let faultsTolerated = 3
+  private static let faultWindow = Duration.minute * 5
+
+  /// A supervisor that keeps dying by its own fault does as little as it can: restarts, and nothing that climbs.
+  private func observeAfterFaults() {
+    let marks = faults?.recent(within: Self.faultWindow, now: SystemClocks.now().boot) ?? []
+    guard marks.count >= Self.faultsTolerated else { return }
+    fleet.setObserving(true)
+    log.note(
+      .error,
+      "guardian has died \(marks.count) times by its own fault within \(Self.faultWindow.description): it only restarts"
+        + " services now, and logs what else it would do, for five good minutes or until"
+        + " 'guardianctl reset --guardian'; please report it")
+    observeTimer = try? loop.timer(.monotonic, priority: .time) { [unowned self] in
+      trustAgain("five good minutes have passed")
+    }
+    observeTimer?.arm(at: (SystemClocks.monotonic() + Self.faultWindow).nanoseconds)
+  }
+
+  /// - Returns: False if guardian trusted itself anyway.
+  @discardableResult func trustAgain(_ why: String) -> Bool {
+    faults?.clear()
+    guard fleet.observing else { return false }
+    observeTimer = nil
+    fleet.setObserving(false)
+    fleetTold = true
+    log.note(.notice, "guardian leaves its observe mode: \(why)")
+    return true
+  }
+
   // MARK: What must survive
 
   private func storeAnswered() {
     answered += store.takeAnswers()
+    failPoint("save.durable")
     noticeStore()
   }
 
@@ -554,6 +618,10 @@ final class Shell {
     if hooks.droppedNotices > 0 { answer.warnings.append("\(hooks.droppedNotices) notices were dropped") }
     if streams > Self.manyStreams {
       answer.warnings.append("\(streams) services have a journal stream each; journald takes 4096 by default")
+    }
+    if fleet.observing {
+      answer.warnings.append(
+        "guardian died several times by its own fault and only observes for now; 'guardianctl reset --guardian' ends that")
     }
     if stopping { answer.warnings.append("guardian is stopping") }
     return answer
