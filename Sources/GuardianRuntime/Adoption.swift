@@ -78,10 +78,10 @@ final class StrangersEnd {
 extension RunTable {
   /// Takes a main process over, or says that it is gone.
   func adopt(
-    _ adoptee: Adoptee, for service: ServiceID, spec: ServiceSpec, from survivors: Survivors, kept: KeptDescriptors
+    _ adoptee: Adoptee, _ request: StartRequest, for service: ServiceID, from survivors: Survivors,
+    kept: KeptDescriptors
   ) {
-    let request = StartRequest(
-      run: adoptee.run, kind: adoptee.kind, disabledPlugins: adoptee.pluginsOff ? spec.process.plugins : [], spec: spec)
+    let spec = request.spec
     let run = Run(request, for: service)
     run.oomKills = oom.refreshed()
     let facts = facts(of: service)
@@ -91,6 +91,8 @@ extension RunTable {
       run.stage = .draining
       enter(run)
       if run.child?.remaining(in: survivors.landscape) ?? 0 == 0 { return emptied(run) }
+      shell.post(
+        service, .adopted(run.id, pid: leader.pid, startTicks: leader.startTicks, readinessKnown: false))
       return drain(run)
     }
     var readinessKnown = true
@@ -184,14 +186,9 @@ struct KeptDescriptors {
 
 extension HookTable {
   /// Takes a repair over, or says that it is gone.
-  func adopt(_ adoptee: Adoptee, for service: ServiceID, spec: ServiceSpec, from survivors: Survivors) {
+  func adopt(_ adoptee: Adoptee, _ request: HookRequest, for service: ServiceID, from survivors: Survivors) {
     let found = survivors.find(adoptee)
     guard let found else { return shell.post(service, .hookEnded(adoptee.run, .failed(.unseen))) }
-    let request = HookRequest(
-      id: adoptee.run, purpose: .repair(name: adoptee.name), kind: .run([]), identity: nil, timeout: .zero,
-      context: HookContext(
-        service: spec.name, step: .repair, attempt: 0, strikes: 0, strikesAllowed: 0, disabledPlugins: [], end: nil,
-        reason: ""))
     switch found {
     case .child(let identity):
       guard let handle = try? ProcessHandle.open(identity.pid) else { return }

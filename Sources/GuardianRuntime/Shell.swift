@@ -447,11 +447,9 @@ final class Shell {
     guard !adoptees.isEmpty else { return }
     let survivors = Survivors(adoptees.map(\.1))
     for (id, adoptee) in adoptees {
-      guard let spec = fleet.spec(of: id) else { continue }
-      if adoptee.isHook {
-        hooks.adopt(adoptee, for: id, spec: spec, from: survivors)
-      } else {
-        runs.adopt(adoptee, for: id, spec: spec, from: survivors, kept: kept)
+      switch adoptee.work {
+      case .main(let request): runs.adopt(adoptee, request, for: id, from: survivors, kept: kept)
+      case .hook(let request): hooks.adopt(adoptee, request, for: id, from: survivors)
       }
     }
     reap()
