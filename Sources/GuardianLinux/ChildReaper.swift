@@ -7,6 +7,10 @@ package enum ChildReaper {
   package struct Ended: Hashable, Sendable {
     package var pid: Int32
     package var status: ExitStatus
+    package init(pid: Int32, status: ExitStatus) {
+      self.pid = pid
+      self.status = status
+    }
   }
 
   /// Reaps every child that has ended, at most `limit`; call again where that many came.
