@@ -19,7 +19,9 @@ struct Conversation {
   private(set) var hooks: [HookRequest] = []
   private(set) var saves: [(record: ServiceRecord, ticket: Ticket)] = []
   private(set) var signals: [(signal: Signal, toSet: Bool, at: Duration)] = []
+  private(set) var entries: [RunEntry] = []
   private(set) var allStopped = false
+  private var instance: UInt64 = 4
   private(set) var forgotten = false
   private var requests: UInt64 = 0
   private var born = 0
@@ -83,6 +85,7 @@ struct Conversation {
       if savesAnswered { fleet.handle(.saved(ticket), for: id, now: now) }
     case .record(let occurrence): occurrences.append(occurrence.kind)
     case .forget: forgotten = true
+    case .enter(let entry): entries.append(entry)
     case .signalHook, .notify, .watch: break
     }
   }
@@ -176,6 +179,72 @@ struct Conversation {
   /// Every hook asked for ends with this result, one after another.
   mutating func repairAll(_ result: HookResult = .failed(.code(1))) {
     while phase == .repairing, let hook = hooks.last { tell(.hookEnded(hook.id, result)) }
+  }
+
+  // MARK: Guardian comes and goes
+
+  /// Guardian is killed, and after `away` its next instance finds what was saved last. Nothing is answered for yet.
+  mutating func guardianDies(away: Duration = .zero, definition: ServiceSpec? = nil) {
+    let mark = now
+    now = now.advanced(by: away)
+    comeBack(from: mark, sameBoot: true, definition)
+  }
+  /// The machine goes down and comes up again; the wall clock may be wrong afterwards.
+  mutating func reboot(down: Duration = .zero, definition: ServiceSpec? = nil) {
+    let mark = now
+    now = Now(
+      monotonic: Instant(nanoseconds: 5_000_000_000), boot: BootInstant(nanoseconds: 5_000_000_000),
+      wall: now.wall + down)
+    comeBack(from: mark, sameBoot: false, definition)
+  }
+  private mutating func comeBack(from mark: Now, sameBoot: Bool, _ definition: ServiceSpec?) {
+    instance += 1
+    fleet = Fleet(seed: (1, 2, 3, instance))
+    let stored = saves.last.map { StoredRecord(record: $0.record, mark: mark, sameBoot: sameBoot) }
+    _ = fleet.add(definition ?? spec, stored: stored, now: now)
+    fleet.passTime(now: now)
+    listen()
+  }
+  var adoptee: Adoptee? { fleet.adoptees(of: id).first }
+  /// What is looked for is there.
+  mutating func adopt(readinessKnown: Bool = true) {
+    guard let adoptee else { return }
+    let process = adoptee.process ?? ProcessIdentity(pid: 77, startTicks: 7)
+    if adoptee.isHook {
+      tell(.hookAdopted(adoptee.run, pid: process.pid, startTicks: process.startTicks))
+    } else {
+      tell(
+        .adopted(
+          adoptee.run, pid: process.pid, startTicks: process.startTicks, readinessKnown: readinessKnown))
+    }
+  }
+  /// What is looked for is gone, and nobody saw how.
+  mutating func miss() {
+    guard let adoptee else { return }
+    if adoptee.isHook { return tell(.hookEnded(adoptee.run, .failed(.unseen))) }
+    if !adoptee.mainEnded { tell(.ended(adoptee.run, Death(.unseen))) }
+    tell(.emptied(adoptee.run))
+  }
+
+  /// Lines of the book of runs that have no end yet. Nil: the book is wrong.
+  var openEntries: [RunID]? {
+    var open: [RunID] = []
+    var closed: Set<RunID> = []
+    for entry in entries {
+      switch entry {
+      case .opened(let id, _, _, _):
+        guard !open.contains(id), !closed.contains(id) else { return nil }
+        open.append(id)
+      case .closed(let id, _, _, _, _):
+        guard let place = open.firstIndex(of: id) else { return nil }
+        open.remove(at: place)
+        closed.insert(id)
+      }
+    }
+    return open
+  }
+  var madeUp: [RunOutcome] {
+    entries.compactMap { if case .closed(_, _, let outcome, _, true) = $0 { outcome } else { nil } }
   }
 
   // MARK: Ordering
