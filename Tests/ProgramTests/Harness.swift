@@ -263,7 +263,8 @@ final class Guardian {
     try await answers()
   }
 
-  private func answers() async throws {
+  /// Waits until the control socket answers.
+  func answers() async throws {
     do {
       try await eventually("the control socket answers", seconds: 20) {
         if let code = process.poll() { throw Failure("guardian ended with \(code): \(log)") }
@@ -284,6 +285,12 @@ final class Guardian {
   func startAgain() async throws {
     process = try Process(command, environment: environment, output: scratch.path + "/guardian.log")
     try await answers()
+  }
+
+  /// The same without waiting for it, in an environment of its own.
+  func respawn(environment: [String: String]) throws {
+    process = try Process(
+      command, environment: self.environment.merging(environment) { $1 }, output: scratch.path + "/guardian.log")
   }
 
   static func command(as user: User?) -> [String] {
