@@ -199,7 +199,7 @@ struct Conversation {
   }
   private mutating func comeBack(from mark: Now, sameBoot: Bool, _ definition: ServiceSpec?) {
     instance += 1
-    fleet = Fleet(seed: (1, 2, 3, instance))
+    fleet = Fleet(seed: (instance, 2 * instance, 3, 4))
     let stored = saves.last.map { StoredRecord(record: $0.record, mark: mark, sameBoot: sameBoot) }
     _ = fleet.add(definition ?? spec, stored: stored, now: now)
     fleet.passTime(now: now)

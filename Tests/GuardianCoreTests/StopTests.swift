@@ -195,8 +195,10 @@ import Testing
 
   @Test func `is one for all that changed in a turn`() {
     var talk = Conversation(fullService())
+    talk.exec()
+    talk.tell(.ended(talk.run, Death(.code(1))))
     let before = talk.saves.count
-    talk.end()
+    talk.tell(.emptied(talk.run))
     #expect(talk.saves.count == before + 1)
   }
 
