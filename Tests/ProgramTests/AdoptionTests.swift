@@ -8,7 +8,21 @@ extension Programs {
       Int32(try #require(try await guardian.status(name)["pid"].int))
     }
     private let settling = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
-    private func isAlive(_ pid: Int32) -> Bool { Glibc.kill(pid, 0) == 0 }
+    /// A zombie is not.
+    private func isAlive(_ pid: Int32) -> Bool {
+      guard let stat = try? Files.read("/proc/\(pid)/stat"), let rest = stat.split(separator: ")").last else {
+        return false
+      }
+      return !rest.hasPrefix(" Z")
+    }
+
+    /// Whether whoever gets orphans here takes their ends: only then does the kernel tell others how they went.
+    private func orphansAreReaped() async throws -> Bool {
+      let orphan = try await run(["/bin/sh", "-c", "sleep 0.1 >/dev/null & echo $!"])
+      guard let pid = Int32(orphan.output.trimmed) else { throw Failure("no orphan: \(orphan)") }
+      try await eventually("the orphan ends") { isAlive(pid) ? nil : () }
+      return (try? await eventually("the orphan is reaped", seconds: 2) { Files.exists("/proc/\(pid)") ? nil : () }) != nil
+    }
 
     @Test func `a running service goes on untouched and is taken over, and its end and exit status are noticed`()
       async throws
@@ -31,7 +45,12 @@ extension Programs {
       #expect(after["settled"].bool == true && after["restarts"].int == 0, "\(after)")
       Glibc.kill(pid, SIGUSR1)
       let ended = try await guardian.wait(for: "web", "has finished") { $0["phase"].string == "finished" }
-      #expect(ended["last_end"]["code"].int == 42, "\(ended)")
+      // Under a first process that leaves zombies lying, nobody can know; the tests under systemd show the other.
+      if try await orphansAreReaped() {
+        #expect(ended["last_end"]["code"].int == 42, "\(ended)")
+      } else {
+        #expect(ended["last_end"]["cause"].string == "unknown", "\(ended)")
+      }
       try await guardian.stop()
     }
 
@@ -141,10 +160,10 @@ extension Programs {
       let scratch = try Scratch()
       let go = scratch.path + "/go"
       let yaml = """
-        command: [/usr/bin/python3, -c, "import os,socket,time\nwhile not os.path.exists('\(go)'): time.sleep(0.05)\ns=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\ns.sendto(b'READY=1',os.environ['NOTIFY_SOCKET'])\ntime.sleep(1000000)"]
+        command: [/usr/bin/python3, -c, "import os,socket,time\\nwhile not os.path.exists('\(go)'): time.sleep(0.05)\\ns=socket.socket(socket.AF_UNIX,socket.SOCK_DGRAM)\\ns.sendto(b'READY=1',os.environ['NOTIFY_SOCKET'])\\ntime.sleep(1000000)"]
         ready: notify
         start-timeout: 1min
-        startup-window: 100ms
+        startup-window: 1h
         log: none
         """
       guard Files.exists("/usr/bin/python3") else { return }
@@ -154,7 +173,8 @@ extension Programs {
       try await guardian.startAgain()
       #expect(try await guardian.status("web")["phase"].string == "starting")
       try Files.write("", to: go)
-      try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      try await guardian.wait(for: "web", "runs") { $0["phase"].string == "running" }
+      #expect(try await guardian.status("web")["restarts"].int == 0)
       try await guardian.stop()
     }
 
