@@ -45,7 +45,8 @@ extension Programs {
       #expect(state == "active", "\(pids)")
       #expect(pids.contains("restarts=") && !pids.contains("restarts=0"), "\(pids)")
       #expect(try facts["watchdog-log"].contains("timeout"))
-      try expect("old-child", "gone")
+      try expect("old-child", "alive")
+      try expect("same-child", "same")
       // chatty, added, inspected, inspected-nobody: one main process each, which is `sleep` by now.
       let members = try facts["members"].split(separator: "\n")
       #expect(members.filter { $0.contains("sleep 1000000") }.count == 4, "\(members)")
@@ -58,6 +59,22 @@ extension Programs {
       #expect(try facts["journal-gone-restarted"] == "degraded")
       #expect(try facts["journal-back"] == "journal")
       #expect(try facts["journal-same"] == "same")
+    }
+
+    @Test func `a killed guardian is started again by systemd, and its services go on untouched`() throws {
+      try expect("killed", "same")
+      try expect("killed-restarts", "0")
+    }
+
+    @Test func `a READY=1 that was sent while guardian was away is heard, by the socket that systemd has kept`() throws {
+      #expect(try Int(facts["stored"]) ?? 0 >= 1)
+      try expect("heard-by-nobody", "sent")
+    }
+
+    @Test func `the end of a service that was taken over is noticed, with its exit status`() throws {
+      let leaver = try #require(try JSON(facts["killed-leaver"])["services"].array.first)
+      #expect(leaver["phase"].string == "finished", "\(leaver)")
+      #expect(leaver["last_end"]["code"].int == (Boot.kernelTells ? 42 : nil), "\(leaver)")
     }
 
     @Test func `SIGHUP leaves it active`() throws {
@@ -77,6 +94,7 @@ extension Programs {
       #expect(try facts["user-status"].contains("mine"))
       try expect("user-reload", "")
       try expect("user-active", "active")
+      try expect("user-killed", "same")
       try expect("user-stop", "")
       try expect("user-left", "none")
     }
@@ -190,6 +208,13 @@ extension String {
 actor Boot {
   static let shared = Boot()
   private var task: Task<Facts, any Error>?
+
+  /// Linux 6.15 and newer say how a process ended that is not one's child.
+  static let kernelTells: Bool = {
+    let release = (try? Files.read("/proc/sys/kernel/osrelease")) ?? ""
+    let numbers = release.split { !$0.isNumber }.prefix(2).compactMap { Int($0) }
+    return numbers.count == 2 && (numbers[0], numbers[1]) >= (6, 15)
+  }()
 
   /// Why a systemd cannot be booted here; nil if it can.
   static let missing: String? = {
