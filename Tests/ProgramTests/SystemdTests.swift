@@ -66,7 +66,8 @@ extension Programs {
       try expect("killed-restarts", "0")
     }
 
-    @Test func `a READY=1 that was sent while guardian was away is heard, by the socket that systemd has kept`() throws {
+    @Test func `a READY=1 that was sent while guardian was away is heard, by the socket that systemd has kept`() throws
+    {
       #expect(try Int(facts["stored"]) ?? 0 >= 1)
       try expect("heard-by-nobody", "sent")
     }
