@@ -80,7 +80,11 @@ let package = Package(
     .testTarget(name: "GuardianConfigTests", dependencies: ["GuardianConfig", "GuardianModel"], swiftSettings: swift),
     .testTarget(
       name: "GuardianControlTests", dependencies: ["GuardianControl", "GuardianModel"], swiftSettings: swift),
-    .testTarget(name: "GuardianStoreTests", dependencies: ["GuardianStore", "GuardianModel"], swiftSettings: swift),
+    .testTarget(
+      name: "GuardianStoreTests", dependencies: ["GuardianStore", "GuardianModel", "CStoreFaults"],
+      swiftSettings: swift),
+    // A file system for SQLite that fails, hangs and records.
+    .target(name: "CStoreFaults", dependencies: ["CSQLite"], path: "Tests/CStoreFaults"),
     // For GuardianLinuxTests: what cannot be done in the test's own process.
     .executableTarget(
       name: "guardian-probe", dependencies: ["GuardianLinux", "GuardianModel"], path: "Tests/Probe",

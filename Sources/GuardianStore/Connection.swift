@@ -108,6 +108,14 @@ final class Connection {
   func checkpoint() throws(DatabaseError) {
     try check(sqlite3_wal_checkpoint_v2(handle, nil, SQLITE_CHECKPOINT_TRUNCATE, nil, nil))
   }
+
+  /// As `checkpoint`, for a log of which some may not be on the disk although it reads well.
+  ///
+  /// Until the cut is on the disk too, the part that is there would be copied over newer pages after a power cut.
+  func replaceLog() throws(DatabaseError) {
+    try checkpoint()
+    try check(guardian_sqlite_sync_log(handle))
+  }
 }
 
 final class Statement {

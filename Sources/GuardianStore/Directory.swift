@@ -57,14 +57,16 @@ final class Directory {
   }
 
   /// The size of each of the parts that is there; refuses what is not a plain file of ours alone.
-  func checkParts() throws(Refusal) -> [String: Int64] {
+  ///
+  /// - Parameter tighten: takes away what others may do with them.
+  func checkParts(tighten: Bool) throws(Refusal) -> [String: Int64] {
     var sizes: [String: Int64] = [:]
     for name in Self.parts {
       guard let status = try status(name) else { continue }
       guard status.st_mode & S_IFMT == S_IFREG else { throw Refusal(why: "\(file(name)) is not a regular file") }
       guard status.st_uid == geteuid() else { throw Refusal(why: "\(file(name)) belongs to another user") }
       guard status.st_nlink == 1 else { throw Refusal(why: "\(file(name)) has more than one name") }
-      if status.st_mode & 0o077 != 0, fchmodat(descriptor, name, 0o600, 0) != 0 {
+      if tighten, status.st_mode & 0o077 != 0, fchmodat(descriptor, name, 0o600, 0) != 0 {
         throw Refusal(why: "cannot make \(file(name)) private: \(errorName(errno))")
       }
       sizes[name] = Int64(status.st_size)
@@ -103,16 +105,20 @@ final class Directory {
     let date =
       "\(parts.tm_year + 1900)\(two(parts.tm_mon + 1))\(two(parts.tm_mday))"
       + "T\(two(parts.tm_hour))\(two(parts.tm_min))\(two(parts.tm_sec))Z"
-    var name = Self.damagedPrefix + date
-    var number = 1
-    while try status(name) != nil {
-      number += 1
-      name = Self.damagedPrefix + date + ".\(number)"
+    // Numbered within a second, and never again with the number of one that was removed since.
+    let same = names().filter { $0.hasPrefix(Self.damagedPrefix + date) }
+    let numbers = same.map { name in
+      Int(name.dropFirst(Self.damagedPrefix.count + date.count + 1).prefix { $0 != "-" }) ?? 1
     }
+    let name = Self.damagedPrefix + date + (numbers.max().map { ".\($0 + 1)" } ?? "")
     // The database first: a log without one is never read.
     for part in Self.parts {
-      let target = name + part.dropFirst(Self.database.count)
-      guard renameat(descriptor, part, descriptor, target) == 0 || errno == ENOENT else {
+      guard let status = try status(part) else { continue }
+      if part != Self.database, status.st_size == 0 {
+        remove(part)
+        continue
+      }
+      guard renameat(descriptor, part, descriptor, name + part.dropFirst(Self.database.count)) == 0 else {
         throw Refusal(why: "cannot move \(file(part)) aside: \(errorName(errno))")
       }
     }

@@ -1,4 +1,5 @@
 import CSQLite
+import Glibc
 import GuardianModel
 
 /// A database that is open, checked and of this version.
@@ -42,7 +43,7 @@ struct Opening {
       throw Refusal(why: "\(path) is no longer the directory that guardian locked; put it back or restart guardian")
     }
     directory.removeUnfinished()
-    let sizes = try directory.checkParts()
+    let sizes = try directory.checkParts(tighten: true)
     try prepare(directory, sizes)
     let saved: Contents?
     switch attempt(directory) {
@@ -72,23 +73,23 @@ struct Opening {
   /// Sees to it that there is a file, and none that another version or another program made.
   private mutating func prepare(_ directory: Directory, _ sizes: [String: Int64]) throws(Refusal) {
     let logs = Directory.parts.dropFirst().contains { sizes[$0] ?? 0 > 0 }
+    var why = "was gone, but had left a log"
     if let size = sizes[Directory.database] {
       let head = size > 0 ? try directory.head(Directory.database, 100) : []
       if size == 0 {
-        notes.append("\(directory.file(Directory.database)) was empty; there is no state")
+        notes.append("\(directory.file(Directory.database)) was empty: there is no state")
         lost = true
       }
-      if Header(head)?.newer == true { throw Self.newer(directory) }
-      guard suspect || size == 0 && logs else { return }
+      let header = Header(head)
+      if header?.newer == true { throw Self.newer(directory) }
+      guard suspect || size == 0 && logs || size > 0 && header == nil else { return }
+      why = suspect ? "was damaged" : size == 0 ? "was empty, but had a log" : "was damaged (not a database)"
     } else if !logs {
       return try directory.create(Directory.database)
     }
     let name = try directory.moveAside()
     lost = true
-    notes.append(
-      suspect
-        ? "the state was damaged and is moved aside as \(directory.file(name)); what guardian knows is written anew"
-        : "a log without its database is moved aside as \(directory.file(name))")
+    notes.append("the state \(why) and is moved aside as \(directory.file(name))")
     try directory.create(Directory.database)
   }
 
@@ -128,17 +129,19 @@ struct Opening {
     } else if version != 0 {
       throw DatabaseError(code: SQLITE_CORRUPT, sentence: "it has lost its tables")
     }
+    // EXTRA until the log is in use: a rollback journal that comes back after a power cut would undo what the log holds.
     for setting in [
-      "mmap_size = 0", "cache_size = -256", "temp_store = MEMORY", "synchronous = FULL", "wal_autocheckpoint = 0",
+      "mmap_size = 0", "cache_size = -256", "temp_store = MEMORY", "synchronous = EXTRA", "wal_autocheckpoint = 0",
     ] {
       try connection.run("PRAGMA \(setting)")
     }
     guard try connection.text("PRAGMA journal_mode = WAL") == "wal" else {
       throw DatabaseError(code: SQLITE_IOERR, sentence: "the write-ahead log cannot be used")
     }
+    try connection.run("PRAGMA synchronous = FULL")
     try connection.run("PRAGMA journal_size_limit = \(Writer.logLimit)")
     if version < Schema.version {
-      if version > 0 { try keepCopy(connection, directory, version) }
+      if version > 0 { try Schema.keepCopy(connection, directory, version) }
       try Schema.migrate(connection, from: version)
       version = Schema.version
       // So that whoever looks without the log finds the tables.
@@ -166,22 +169,10 @@ struct Opening {
       path: directory.file(Directory.database), flags: SQLITE_OPEN_READWRITE | SQLITE_OPEN_PRIVATECACHE, vfs: vfs)
   }
 
-  /// The database as it was before a migration: guardian.db.version-N.
-  private func keepCopy(_ connection: Connection, _ directory: Directory, _ version: Int64) throws {
-    let name = "guardian.db.version-\(version)"
-    let unfinished = name + Directory.unfinished
-    directory.remove(unfinished)
-    try directory.create(unfinished)
-    let path = directory.file(unfinished)
-    try connection.prepare("VACUUM INTO ?").run(.text(path))
-    try directory.syncFile(unfinished)
-    try directory.rename(unfinished, name)
-  }
-
   /// What can be read where nothing can be written.
   func readOnly() throws(Refusal) -> Contents? {
     let directory = try Directory(path)
-    let sizes = try directory.checkParts()
+    let sizes = try directory.checkParts(tighten: false)
     guard sizes[Directory.database] ?? 0 > 0, let head = Header(try directory.head(Directory.database, 100)),
       !head.newer
     else { return nil }
@@ -211,5 +202,54 @@ struct Header {
   init?(_ bytes: [UInt8]) {
     guard bytes.count >= 100, bytes.starts(with: Array("SQLite format 3\0".utf8)) else { return nil }
     version = bytes[60..<64].reduce(0) { $0 << 8 | Int64($1) }
+  }
+}
+
+extension Store {
+  /// Whether this build could use the database, looking only: nothing is locked, written or waited for.
+  ///
+  /// Works while another process has the database open. The log is not looked at, so that this sees the state as of the
+  /// last time it was copied back; a copying that is just going on can make it fail, so it looks more than once.
+  /// - Returns: nil if all is well or there is no database yet, else the reason in words.
+  package static func readOnlyCheck(directory: String) -> String? {
+    var reason: String?
+    for attempt in 0..<3 {
+      if attempt > 0 { usleep(100_000) }
+      do {
+        reason = try check(directory)
+      } catch let error as DatabaseError {
+        reason = "\(directory)/\(Directory.database): \(error.sentence)"
+      } catch let error as Refusal {
+        reason = error.why
+      } catch {
+        reason = "\(directory)/\(Directory.database) cannot be read"
+      }
+      if reason == nil { return nil }
+    }
+    return reason
+  }
+
+  private static func check(_ path: String) throws -> String? {
+    let directory = try Directory(path)
+    guard let size = try directory.checkParts(tighten: false)[Directory.database], size > 0 else { return nil }
+    let file = directory.file(Directory.database)
+    guard let header = Header(try directory.head(Directory.database, 100)) else { return "\(file) is not a database" }
+    guard !header.newer else {
+      return "\(file) has version \(header.version), and this guardian knows versions up to \(Schema.version)"
+    }
+    var escaped = ""
+    for byte in file.utf8 {
+      let plain = byte < 0x80 && byte > 0x20 && !"?#%".utf8.contains(byte)
+      escaped += plain ? String(Unicode.Scalar(byte)) : "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16)
+    }
+    let connection = try Connection(
+      path: "file:\(escaped)?immutable=1", flags: SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, vfs: nil)
+    let version = try connection.integer("PRAGMA user_version")
+    guard version == Schema.version else {
+      // An older one is migrated when the database is opened to be used.
+      return version < Schema.version ? nil : "\(file) has the newer version \(version)"
+    }
+    let contents = try connection.contents()
+    return contents.lost ? contents.notes.first ?? "\(file) is damaged" : nil
   }
 }

@@ -24,12 +24,26 @@ enum Schema {
   ]
   static var version: Int64 { Int64(migrations.count) }
 
-  /// Takes an empty database, or one of an older version, to `version` in one transaction.
-  static func migrate(_ connection: Connection, from old: Int64) throws(DatabaseError) {
+  /// Takes an empty database, or one of an older version, to the end of `steps` in one transaction.
+  static func migrate(
+    _ connection: Connection, from old: Int64, by steps: [String] = migrations
+  ) throws(DatabaseError) {
     try connection.transaction { () throws(DatabaseError) in
-      for sql in migrations.dropFirst(Int(clamping: old)) { try connection.run(sql) }
+      for sql in steps.dropFirst(Int(clamping: old)) { try connection.run(sql) }
       try connection.run("PRAGMA application_id = \(applicationID)")
-      try connection.run("PRAGMA user_version = \(version)")
+      try connection.run("PRAGMA user_version = \(steps.count)")
     }
+  }
+
+  /// Keeps the database as it is before a migration: guardian.db.version-N.
+  static func keepCopy(_ connection: Connection, _ directory: Directory, _ version: Int64) throws {
+    let name = "guardian.db.version-\(version)"
+    let unfinished = name + Directory.unfinished
+    directory.remove(unfinished)
+    try directory.create(unfinished)
+    let path = directory.file(unfinished)
+    try connection.prepare("VACUUM INTO ?").run(.text(path))
+    try directory.syncFile(unfinished)
+    try directory.rename(unfinished, name)
   }
 }

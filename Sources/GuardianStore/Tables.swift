@@ -257,7 +257,7 @@ extension Connection {
     }
     if damaged > 0 {
       contents.lost = true
-    } else if !contents.own.isEmpty,
+    } else if count > 0 || !contents.own.isEmpty,
       contents.own[OwnKey.records]?.hasPrefix(digest(count: count, sum: total) + " ") != true
     {
       contents.lost = true

@@ -228,7 +228,7 @@ final class Writer: @unchecked Sendable {
       }
       // After a failed sync the kernel may hold pages to be clean that never reached the disk. Copied back, every page of
       // the log is written again and synced.
-      if distrust { try connection.checkpoint() }
+      if distrust { try connection.replaceLog() }
     }
     attempted = 0
     number += 1
@@ -287,16 +287,19 @@ final class Writer: @unchecked Sendable {
       for name in batch.records.keys { if let row = latest[name] { try write(name, row, connection) } }
       for (key, value) in batch.meta { try connection.write(meta: key, value) }
     }
+    var here: Set<RunID> = []
     for entry in batch.entries {
       switch entry {
       case .opened(let id, let service, let purpose, let at):
         let run = OpenRun(service: service, purpose: purpose, at: at)
         if try connection.open(id, run) { done.begun[id] = run }
+        here.insert(id)
       case .closed(let id, _, let outcome, let at, let madeUp):
         if try connection.close(id, outcome, at: at, madeUp: madeUp) {
           done.begun[id] = nil
           done.runs += 1
-        } else if openRuns[id] == nil {
+        } else if done.ended.contains(id) || openRuns[id] == nil && !here.contains(id) {
+          // Not one that an attempt wrote which seemed to fail.
           done.ignored += 1
         }
         done.ended.insert(id)
