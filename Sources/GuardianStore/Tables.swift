@@ -225,7 +225,9 @@ extension Connection {
         $0.add(mark)
       }
       // Each record has a mark of its own to fall back on.
-      if sum == rows.integer(4) { contents.boots[boot] = mark } else {
+      if sum == rows.integer(4) {
+        contents.boots[boot] = mark
+      } else {
         contents.notes.append("the time of a boot is damaged and left out")
       }
     }

@@ -76,7 +76,9 @@ private func replay(_ faults: OpaquePointer, ways: Int, submitted: Int) {
   let names = ["guardian.db", "guardian.db-wal", "guardian.db-journal"]
   for index in 0..<store_faults_count(faults) {
     let operation = store_faults_operation(faults, index)
-    if Int(operation.kind) == OP_MARK { acknowledged = Int(operation.length) } else {
+    if Int(operation.kind) == OP_MARK {
+      acknowledged = Int(operation.length)
+    } else {
       media[Int(operation.file)].apply(operation)
     }
     for way in 0..<ways {
@@ -96,7 +98,8 @@ private func replay(_ faults: OpaquePointer, ways: Int, submitted: Int) {
   #expect(images > 100)
 }
 
-@Test func `H1, H2, H9: every image that a power cut may leave has the old or the new state, and all that was acknowledged`()
+@Test
+func `H1, H2, H9: every image that a power cut may leave has the old or the new state, and all that was acknowledged`()
   throws
 {
   let faulty = try #require(Faulty("replay"))

@@ -62,7 +62,9 @@ func `E5, E6, E7: trouble with the disk makes the store volatile and loses nothi
   let faulty = try #require(Faulty("trouble \(kind) \(code)"))
   let store = faulty.store()
   _ = store.load()
-  store.submit(saves: [save("web", strikes: 1)], events: [Occurrence(service: name("web"), at: at(1).wall, kind: .stopped)], now: at(1))
+  store.submit(
+    saves: [save("web", strikes: 1)], events: [Occurrence(service: name("web"), at: at(1).wall, kind: .stopped)],
+    now: at(1))
   #expect(store.answers(1).count == 1)
   faulty.fail(kind, code)
   let run = RunID(high: 5, low: 5)
