@@ -129,7 +129,8 @@ struct Opening {
     } else if version != 0 {
       throw DatabaseError(code: SQLITE_CORRUPT, sentence: "it has lost its tables")
     }
-    // EXTRA until the log is in use: a rollback journal that comes back after a power cut would undo what the log holds.
+    // EXTRA until the log is in use: a rollback journal that comes back after a power cut would undo what the log
+    // holds.
     for setting in [
       "mmap_size = 0", "cache_size = -256", "temp_store = MEMORY", "synchronous = EXTRA", "wal_autocheckpoint = 0",
     ] {

@@ -2,7 +2,8 @@ package import GuardianModel
 
 /// A record's form on disk, and on the pipe of an upgrade.
 ///
-/// A version, then tagged fields, then an end mark, so that a form cut short is not taken for a record with fewer fields.
+/// A version, then tagged fields, then an end mark, so that a form cut short is not taken for a record with fewer
+/// fields.
 /// A field is added with a new tag: older readers skip it, and newer ones have its default where it is missing.
 package enum RecordCoding {
   static let version: UInt8 = 1

@@ -226,7 +226,8 @@ final class Writer: @unchecked Sendable {
       try connection.transaction { () throws(DatabaseError) in
         done = try self.write(batch, opened, orderly: orderly)
       }
-      // After a failed sync the kernel may hold pages to be clean that never reached the disk. Copied back, every page of
+      // After a failed sync the kernel may hold pages to be clean that never reached the disk. Copied back, every page
+      // of
       // the log is written again and synced.
       if distrust { try connection.replaceLog() }
     }

@@ -10,7 +10,8 @@ private struct Medium {
   private enum Change { case write(Int, [UInt8]), truncate(Int), delete }
   private var durable: [UInt8]?
   private var pending: [Change] = []
-  /// Written before a sync that failed: the kernel may call these pages clean, so no later sync brings them to the disk.
+  /// Written before a sync that failed: the kernel may call these pages clean, so no later sync brings them to the
+  /// disk.
   private var doubtful: [Change] = []
 
   mutating func apply(_ operation: store_op) {
@@ -50,7 +51,8 @@ private struct Medium {
   }
   private func zeros(_ count: Int) -> [UInt8] { [UInt8](repeating: 0, count: count) }
 
-  /// One of the states that are allowed now. 0: nothing unsynced came through; 1: all of it; 2: all but half of the last
+  /// One of the states that are allowed now. 0: nothing unsynced came through; 1: all of it; 2: all but half of the
+  /// last
   /// write; 3 and more: any part of it.
   func crash(_ way: Int, _ random: inout Seeded) -> [UInt8]? {
     switch way {
