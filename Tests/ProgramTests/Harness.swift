@@ -233,7 +233,8 @@ final class Guardian {
   private(set) var process: Process
   let runtime: String
   let user: User?
-  private let command: [String]
+  private var command: [String]
+  private let wrapping: Int
   private let environment: [String: String]
   /// Every main process that `status` has shown: sessions in which nothing may be left at the end.
   private var seen: Set<Int32> = []
@@ -243,7 +244,7 @@ final class Guardian {
   ///   - user: Whom guardian itself runs as; nil: this test's user.
   init(
     _ scratch: Scratch, services: [String: String], user: User? = nil, arguments: [String] = [],
-    environment: [String: String] = [:]
+    environment: [String: String] = [:], wrappedIn wrapper: [String] = []
   ) async throws {
     self.scratch = scratch
     self.user = user
@@ -254,8 +255,9 @@ final class Guardian {
     let logs = try scratch.directory("logs")
     for (name, yaml) in services { try Files.write(yaml, to: "\(config)/services/\(name).yaml") }
     if let user { for directory in [config, state, runtime, logs] { scratch.give(directory, to: user) } }
+    wrapping = wrapper.count
     command =
-      Self.command(as: user) + [
+      wrapper + Self.command(as: user) + [
         Place.products + "/guardian", "--config", config, "--state", state, "--runtime", runtime, "--logs", logs,
       ] + arguments
     self.environment = environment
@@ -280,6 +282,9 @@ final class Guardian {
     Glibc.kill(process.pid, SIGKILL)
     process.waitBlocking()
   }
+
+  /// The next guardian runs without what this one was wrapped in.
+  func unwrap() { command.removeFirst(min(wrapping, command.count)) }
 
   /// Another guardian on the same directories, after the first one's end.
   func startAgain() async throws {
