@@ -108,7 +108,7 @@ final class Directory {
     // Numbered within a second, and never again with the number of one that was removed since.
     let same = names().filter { $0.hasPrefix(Self.damagedPrefix + date) }
     let numbers = same.map { name in
-      Int(name.dropFirst(Self.damagedPrefix.count + date.count + 1).prefix { $0 != "-" }) ?? 1
+      min(Int(name.dropFirst(Self.damagedPrefix.count + date.count + 1).prefix { $0 != "-" }) ?? 1, 1_000_000)
     }
     let name = Self.damagedPrefix + date + (numbers.max().map { ".\($0 + 1)" } ?? "")
     // The database first: a log without one is never read.

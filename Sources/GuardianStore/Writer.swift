@@ -73,7 +73,10 @@ final class Writer: @unchecked Sendable {
 
   private func take(_ shared: Shared) {
     batch.merge(shared.queue)
+    let events = batch.events.count
     shared.dropped += batch.trim(to: limits.queuedEvents)
+    // The oldest go first.
+    attempted = max(attempted - (events - batch.events.count), 0)
     shared.queue = Batch()
     shared.queuedSince = nil
   }

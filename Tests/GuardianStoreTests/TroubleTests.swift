@@ -187,6 +187,21 @@ func `E5, E6, E7: trouble with the disk makes the store volatile and loses nothi
   #expect(faulty.scratch.names.contains { $0.hasPrefix("guardian.db.damaged-") })
 }
 
+@Test func `a database that is damaged while it is open goes aside, and what guardian knows is written anew`() throws {
+  let faulty = try #require(Faulty("damaged in use"))
+  let store = faulty.store()
+  _ = store.load()
+  store.submit(saves: [save("web", strikes: 1), save("db", strikes: 4)], now: at(1))
+  #expect(store.answers(2).count == 2)
+  faulty.fail(FAULT_WRITE, SQLITE_CORRUPT, times: 1)
+  store.submit(saves: [save("web", strikes: 2, ticket: 2)], now: at(2))
+  #expect(store.answers(1) == [Ticket(2)])
+  #expect(store.takeNotes().contains { $0.contains("was damaged and is moved aside") })
+  #expect(store.close(orderly: true, within: .seconds(10)))
+  let loaded = look(faulty.scratch.path).loaded
+  #expect(loaded.services[name("web")]?.record.strikes == 2 && loaded.services[name("db")]?.record.strikes == 4)
+}
+
 @Test func `H10: a storm of saves behind a disk that is stuck takes no more memory than its services`() throws {
   let faulty = try #require(Faulty("storm"))
   let limits = Store.Limits(queuedEvents: 100, firstPause: .milliseconds(5))
