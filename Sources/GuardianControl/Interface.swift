@@ -83,6 +83,9 @@ package let supervisorInterface = """
   method Restart(name: string, wait: ?bool) -> (name: string, note: string)
   method Release(name: string, wait: ?bool) -> (name: string, note: string)
   method Reset(name: string, wait: ?bool) -> (name: string, note: string)
+
+  # Ends the observe mode into which guardian goes after three faults of its own within five minutes.
+  method ResetGuardian() -> (name: string, note: string)
   method Hold(name: string, for_ms: int, wait: ?bool) -> (name: string, note: string)
 
   # Reads the configuration again. One bad file harms no other service.

@@ -106,6 +106,9 @@ private func supervisorCall(
   case "Reload":
     try only(p, [])
     return .reload
+  case "ResetGuardian":
+    try only(p, [])
+    return .resetGuardian
   case "Upgrade":
     try only(p, [])
     return .upgrade

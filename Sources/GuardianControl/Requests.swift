@@ -15,6 +15,8 @@ package enum ControlRequest: Hashable, Sendable {
   case reload
   /// Guardian itself: the program's file as it is now takes over, with the same pid.
   case upgrade
+  /// Guardian trusts itself again after faults of its own.
+  case resetGuardian
   case plan(name: String, fromStart: Bool)
   case summary
   case version
@@ -23,7 +25,7 @@ package enum ControlRequest: Hashable, Sendable {
   package var changesSomething: Bool {
     switch self {
     case .list, .plan, .summary, .version: false
-    case .start, .stop, .restart, .release, .reset, .hold, .reload, .upgrade: true
+    case .start, .stop, .restart, .release, .reset, .hold, .reload, .upgrade, .resetGuardian: true
     }
   }
 }

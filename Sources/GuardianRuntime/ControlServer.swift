@@ -246,6 +246,11 @@ final class ControlServer {
     case .reload:
       client.answering = .reload(oneway: call.oneway)
       shell.reload { [weak self] result in self?.reloaded(key, result) }
+    case .resetGuardian:
+      let observed = shell.trustAgain("\(client.socket.peer.description) says so")
+      reply {
+        Reply.done(name: "guardian", note: observed ? "" : "guardian trusts itself already", into: &$0)
+      }
     case .upgrade:
       reply { Reply.error(.failed(reason: "this guardian cannot be exchanged while it runs"), into: &$0) }
     case .plan(let name, let fromStart):

@@ -218,6 +218,7 @@ struct Program {
 
   private func request(_ invocation: Invocation, _ name: String) -> ControlRequest {
     let wait = invocation.wait
+    if invocation.guardian { return .resetGuardian }
     switch invocation.verb {
     case .stop: return .stop(name: name, untilBoot: invocation.untilBoot, wait: wait)
     case .restart: return .restart(name: name, wait: wait)

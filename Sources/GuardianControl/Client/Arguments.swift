@@ -13,6 +13,8 @@ package struct Invocation: Hashable, Sendable {
   package var json = false
   package var wait = true
   package var untilBoot = false
+  /// Guardian itself is meant, and no service.
+  package var guardian = false
   package var holdMilliseconds: Int64 = 0
   package var fromStart = false
   package init() {}
@@ -112,7 +114,11 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
       throw UsageFault(text: "'\(verb)' takes no name, but got '\(printable(name))'")
     }
   case .some:
-    if invocation.names.isEmpty { throw UsageFault(text: "'\(verb)' needs the name of a service") }
+    let itself = seen.contains { $0.option == .guardian }
+    if itself, let name = invocation.names.first {
+      throw UsageFault(text: "--guardian means guardian itself, but got the name '\(printable(name))' too")
+    }
+    if invocation.names.isEmpty, !itself { throw UsageFault(text: "'\(verb)' needs the name of a service") }
   case .any: break
   }
 
@@ -133,6 +139,9 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     case .json: invocation.json = true
     case .noWait: invocation.wait = false
     case .untilBoot: invocation.untilBoot = true
+    case .guardian:
+      invocation.guardian = true
+      invocation.names = ["guardian"]
     case .holdFor:
       guard let milliseconds = parseMilliseconds(value) else {
         throw UsageFault(

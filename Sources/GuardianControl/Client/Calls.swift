@@ -39,7 +39,7 @@ extension ControlCall {
       json.string(name)
       json.key("from_start")
       json.bool(fromStart)
-    case .reload, .upgrade, .summary, .version: break
+    case .reload, .upgrade, .resetGuardian, .summary, .version: break
     }
     json.endObject()
     if more {
@@ -69,6 +69,7 @@ extension ControlRequest {
     case .hold: "Hold"
     case .reload: "Reload"
     case .upgrade: "Upgrade"
+    case .resetGuardian: "ResetGuardian"
     case .plan: "Plan"
     case .summary: "Summary"
     case .version: "GetVersion"

@@ -38,7 +38,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
 
 package enum Option: String, CaseIterable, Hashable, Sendable {
   case runtime = "--runtime", user = "--user", system = "--system", config = "--config", json = "--json"
-  case noWait = "--no-wait", untilBoot = "--until-boot", holdFor = "--for", fromStart = "--from-start"
+  case noWait = "--no-wait", untilBoot = "--until-boot", guardian = "--guardian", holdFor = "--for", fromStart = "--from-start"
   case help = "--help", version = "--version"
 
   /// The word for its value; nil for a flag.
@@ -46,7 +46,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     switch self {
     case .runtime, .config: "DIR"
     case .holdFor: "TIME"
-    case .user, .system, .json, .noWait, .untilBoot, .fromStart, .help, .version: nil
+    case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .help, .version: nil
     }
   }
 
@@ -57,6 +57,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .config: [.check, .plan]
     case .noWait: [.start, .stop, .restart, .release, .reset, .hold]
     case .untilBoot: [.stop]
+    case .guardian: [.reset]
     case .holdFor: [.hold]
     case .fromStart: [.plan]
     }
@@ -70,6 +71,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .config: "configuration directory, for check and plan"
     case .json: "print one JSON object"
     case .noWait: "return when the order has been accepted"
+    case .guardian: "guardian itself: end its observe mode after faults of its own"
     case .untilBoot: "stop until the next boot only"
     case .holdFor: "how long to hold, as in 30min; 0s ends a hold"
     case .fromStart: "plan from zero, not from the present state"
