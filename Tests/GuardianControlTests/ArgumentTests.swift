@@ -55,6 +55,8 @@ import Testing
       line: "hold web --for 99999999999999999999d",
       text: "--for '99999999999999999999d' is no time; write it like 500ms, 10s, 5min, 2h, 1d, 1min30s"),
     Fault(line: "hold web --for 4000d", text: "--for 4000d is longer than ten years"),
+    Fault(line: "reset web --guardian", text: "--guardian means guardian itself, but got the name 'web' too"),
+    Fault(line: "start web --guardian", text: "--guardian does not go with 'start'; it belongs to 'reset'"),
     Fault(line: "start web --until-boot", text: "--until-boot does not go with 'start'; it belongs to 'stop'"),
     Fault(line: "status --config x", text: "--config does not go with 'status'; it belongs to 'check', 'plan'"),
     Fault(line: "--user --system", text: "--runtime, --user and --system exclude each other"),

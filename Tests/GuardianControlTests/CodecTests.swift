@@ -26,7 +26,7 @@ import Testing
       method: "Hold", parameters: #"{"name":"web","for_ms":1800000}"#,
       expected: .hold(name: "web", milliseconds: 1_800_000, wait: true)),
     Case(method: "Reload", parameters: "{}", expected: .reload),
-    Case(method: "Upgrade", parameters: "{}", expected: .upgrade),
+    Case(method: "Upgrade", parameters: "{}", expected: .upgrade, .resetGuardian),
     Case(
       method: "Plan", parameters: #"{"name":"web","from_start":true}"#, expected: .plan(name: "web", fromStart: true)),
     Case(method: "Summary", parameters: "{}", expected: .summary),

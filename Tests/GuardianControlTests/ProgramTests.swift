@@ -190,6 +190,7 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
       Reply.error(
         .configurationFault([Diagnostic(file: "services/a.yaml", line: 2, column: 3, what: "unknown key 'x'")]),
         into: &bytes)
+    case .resetGuardian: Reply.done(name: "guardian", note: "guardian trusts itself already", into: &bytes)
     case .upgrade: Reply.upgraded(Upgraded(from: "0.1.0", to: "0.2.0", pid: 4711, services: 12), into: &bytes)
     case .plan(let name, _):
       if name == "nosuch" {

@@ -114,7 +114,7 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
       throw UsageFault(text: "'\(verb)' takes no name, but got '\(printable(name))'")
     }
   case .some:
-    let itself = seen.contains { $0.option == .guardian }
+    let itself = invocation.verb == .reset && seen.contains { $0.option == .guardian }
     if itself, let name = invocation.names.first {
       throw UsageFault(text: "--guardian means guardian itself, but got the name '\(printable(name))' too")
     }
