@@ -1,0 +1,115 @@
+import Glibc
+import Testing
+
+extension Programs {
+  @Suite struct `guardian guards itself` {
+    private let steady = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
+
+    @Test func `three deaths by its own fault: it comes up and observes, until it is told otherwise`() async throws {
+      // No core files of these deaths.
+      var before = rlimit(), none = rlimit()
+      let core = __rlimit_resource_t(4)
+      getrlimit(core, &before)
+      none.rlim_max = before.rlim_max
+      setrlimit(core, &none)
+      defer { setrlimit(core, &before) }
+
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["web": steady])
+      let web = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      let observes = "by its own fault"
+      for signal in [SIGABRT, SIGSEGV, SIGKILL, SIGKILL, SIGKILL] {
+        kill(guardian.process.pid, signal)
+        #expect(try await guardian.process.wait() == 128 + signal)
+        try await guardian.startAgain()
+        #expect(!guardian.log.contains(observes))
+        #expect(try await !guardian.control("status").output.contains("observe"))
+      }
+      kill(guardian.process.pid, SIGILL)
+      #expect(try await guardian.process.wait() == 128 + SIGILL)
+      try await guardian.startAgain()
+      let status = try await guardian.control("status")
+      #expect(
+        (status.output + status.error + guardian.log).contains(observes), "\(status) \(guardian.log.suffix(2_000))")
+      // The service has seen nothing of all this.
+      #expect(try await guardian.status("web")["pid"] == web["pid"])
+
+      #expect(try await guardian.control("reset", "--guardian").code == 0)
+      #expect(try await !guardian.control("status").output.contains(observes))
+      kill(guardian.process.pid, SIGKILL)
+      _ = try await guardian.process.wait()
+      try await guardian.startAgain()
+      #expect(try await !guardian.control("status").output.contains(observes))
+      try await guardian.stop()
+    }
+
+    @Test func `what lives is not started twice though the runtime directory was emptied`() async throws {
+      let scratch = try Scratch()
+      let notify = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\nready: notify\n"
+      let guardian = try await Guardian(scratch, services: ["web": steady, "silent": notify])
+      let web = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      let silent = try await guardian.wait(for: "silent", "starts") { $0["pid"].int != nil }
+      kill(guardian.process.pid, SIGKILL)
+      _ = try await guardian.process.wait()
+      _ = try await run(["/bin/sh", "-c", "rm -rf '\(guardian.runtime)'/*"])
+      try await guardian.startAgain()
+      #expect(try await guardian.status("web")["pid"] == web["pid"])
+      #expect(try await guardian.status("silent")["pid"] == silent["pid"])
+      try await guardian.stop()
+    }
+
+    /// In process numbers of its own, where the next one can be chosen.
+    @Test(.enabled(if: isRoot && access("/proc/sys/kernel/ns_last_pid", F_OK) == 0, "not shown: needs root"))
+    func `who has a dead service's pid now is neither taken over nor signalled`() async throws {
+      let scratch = try Scratch()
+      for name in ["config", "config/services", "state", "run", "logs"] { _ = try scratch.directory(name) }
+      try Files.write(steady, to: scratch.path + "/config/services/web.yaml")
+      let script = """
+        cd '\(scratch.path)'
+        guardian() {
+          '\(Place.products)/guardian' --config "$PWD/config" --state "$PWD/state" --runtime "$PWD/run" \\
+            --logs "$PWD/logs" >>guardian.log 2>&1 &
+          guardian=$!
+        }
+        ctl() { '\(Place.products)/guardianctl' --runtime "$PWD/run" "$@"; }
+        settled() {
+          for _ in $(seq 200); do
+            ctl --json status web 2>/dev/null | tr -d ' \\n' | grep -q '"settled":true' && return
+            sleep .05
+          done
+          echo "web did not settle"
+        }
+        pid_of() { ctl --json status web | tr -d ' \\n' | sed 's/.*"pid":\\([0-9]*\\).*/\\1/'; }
+        guardian; settled
+        web=$(pid_of)
+        kill -KILL $guardian; wait $guardian
+        kill -KILL $web
+        while kill -0 $web 2>/dev/null; do sleep .02; done
+        # In its session's and its group's place too.
+        for _ in $(seq 20); do
+          echo $((web - 1)) >/proc/sys/kernel/ns_last_pid
+          setsid bash -c 'trap "echo signalled >>heard" TERM HUP INT USR1 CONT; while :; do sleep .05; done' &
+          bystander=$!
+          [ $bystander = $web ] && break
+          kill -KILL $bystander
+        done
+        echo same $((bystander == web))
+        guardian; settled
+        echo another $(($(pid_of) != web))
+        ctl restart web; ctl stop web
+        kill -TERM $guardian; wait $guardian
+        kill -0 $bystander && echo alive
+        [ -e heard ] || echo untouched
+
+        """
+      try Files.write(script, to: scratch.path + "/script")
+      let answer = try await run(
+        ["/usr/bin/unshare", "--pid", "--fork", "--mount-proc", "/bin/bash", scratch.path + "/script"], seconds: 60)
+      let lines = answer.output.split(separator: "\n").map(String.init)
+      let log = (try? Files.read(scratch.path + "/guardian.log")) ?? ""
+      for line in ["same 1", "another 1", "alive", "untouched"] {
+        #expect(lines.contains(line), "\(answer) \(log.suffix(3_000))")
+      }
+    }
+  }
+}
