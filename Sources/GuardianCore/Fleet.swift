@@ -297,6 +297,56 @@ package struct Fleet: Sendable {
     waiters[index] = list.isEmpty ? nil : list
   }
 
+  /// An order that waits for its outcome, as one program of guardian hands it to the next.
+  package struct Waiting: Hashable, Sendable {
+    package enum Goal: Hashable, Sendable {
+      case ready(note: String)
+      case stopped(note: String)
+      /// It has come; only the record of it was awaited.
+      case come(Answer)
+    }
+    package var request: RequestID
+    package var service: ServiceID
+    package var goal: Goal
+    package init(request: RequestID, service: ServiceID, goal: Goal) {
+      self.request = request
+      self.service = service
+      self.goal = goal
+    }
+  }
+
+  package var waiting: [Waiting] {
+    waiters.keys.sorted().flatMap { index in
+      (waiters[index] ?? []).map { waiter in
+        let goal: Waiting.Goal =
+          switch waiter.goal {
+          case .durable(let answer): .come(answer)
+          case .ready(let note): .ready(note: note)
+          case .stopped(let note): .stopped(note: note)
+          }
+        return Waiting(request: waiter.request, service: ServiceID(index), goal: goal)
+      }
+    }
+  }
+
+  /// Goes on to wait. What the order itself changed is durable already.
+  package mutating func wait(_ waiting: Waiting) {
+    let goal: Waiter.Goal =
+      switch waiting.goal {
+      case .come(let answer): .durable(answer)
+      case .ready(let note): .ready(note: note)
+      case .stopped(let note): .stopped(note: note)
+      }
+    guard machine(waiting.service.index) != nil else {
+      return output.append(.answer(waiting.request, .failed(reason: "the service was removed")))
+    }
+    waiters[waiting.service.index, default: []].append(Waiter(request: waiting.request, goal: goal, ticket: .none))
+    meet([], waiting.service.index)
+  }
+
+  /// Every record that was to be saved is, or counts as volatile.
+  package var allSaved: Bool { machines.allSatisfy { $0.map { $0.confirmed >= $0.issued } ?? true } }
+
   // MARK: Looking
 
   package func status(of id: ServiceID, now: Now, brief: Bool = false) -> ServiceStatus {

@@ -24,7 +24,8 @@ private struct FilePlace: Equatable {
 /// The listening control socket. The file's mode grants nothing: whoever connects is judged by his credentials.
 package final class ControlListener {
   package let path: String
-  private let descriptor: Int32
+  /// Borrowed.
+  package let descriptor: Int32
   private let place: FilePlace?
   /// Given up for a moment to take in and turn away a client when no descriptor is left.
   private var reserve: Int32
@@ -46,6 +47,23 @@ package final class ControlListener {
     self.path = path
     descriptor = made
     place = FilePlace(path)
+    reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)
+  }
+
+  /// Takes over one that this process had before an exec; the descriptor is ours to close from here on. The file at
+  /// `path` is taken for its own if it is a socket: the directory has been locked all the time.
+  package init(adopting descriptor: Int32, path: String) throws(SystemError) {
+    var listens: Int32 = 0
+    var length = socklen_t(MemoryLayout<Int32>.size)
+    guard getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0, listens != 0 else {
+      close(descriptor)
+      throw SystemError("take over the socket", path, errno: EPROTOTYPE)
+    }
+    _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+    self.path = path
+    self.descriptor = descriptor
+    var about = stat()
+    place = lstat(path, &about) == 0 && about.st_mode & S_IFMT == S_IFSOCK ? FilePlace(path) : nil
     reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)
   }
 
@@ -92,7 +110,8 @@ package final class ClientSocket {
   package let peer: Peer
   package let descriptor: Int32
 
-  fileprivate init?(adopting made: Int32) {
+  /// Nil, and closed, where it is no connected socket.
+  package init?(adopting made: Int32) {
     var credentials: (Int32, UInt32, UInt32) = (0, 0, 0)  // struct ucred: pid, uid, gid
     var length = socklen_t(12)
     guard getsockopt(made, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0, length == 12 else {

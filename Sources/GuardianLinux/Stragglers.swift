@@ -3,6 +3,8 @@ package import GuardianModel
 extension Orphans {
   package static let none = Orphans(looks: [])
 
+  package var pids: [Int32] { looks.map(\.pid) }
+
   package func without(_ others: Orphans) -> Orphans {
     Orphans(
       looks: looks.filter { look in

@@ -99,7 +99,7 @@ extension RunTable {
     if spec.needsNotifySocket {
       let path = "\(shell.directories.notifyDirectory)/\(spec.name)"
       do throws(SystemError) {
-        if let number = kept.notifySockets[spec.name] {
+        if let number = kept.notifySockets.removeValue(forKey: spec.name) {
           try listen(facts, NotifySocket(adopting: number, path: path), service)
         } else {
           readinessKnown = false
@@ -110,10 +110,10 @@ extension RunTable {
       }
     }
     if case .descriptor = spec.ready {
-      run.readyPipe = kept.readyPipes[run.id].map { OwnedFD(adopting: $0) }
+      run.readyPipe = kept.readyPipes.removeValue(forKey: run.id).map { OwnedFD(adopting: $0) }
       if run.readyPipe == nil { readinessKnown = false }
     }
-    run.stream = kept.streams[run.id].map { OwnedFD(adopting: $0) }
+    run.stream = kept.streams.removeValue(forKey: run.id).map { OwnedFD(adopting: $0) }
     facts.log = shell.logName(spec.log)
     switch survivors.find(adoptee) {
     case nil:
@@ -168,19 +168,29 @@ extension RunTable {
 
 /// Descriptors that outlived the guardian that made them: through the service manager's store, or through the switch to a
 /// new program.
-struct KeptDescriptors {
+final class KeptDescriptors {
   var notifySockets: [ServiceName: Int32] = [:]
   var readyPipes: [RunID: Int32] = [:]
   var streams: [RunID: Int32] = [:]
-  static let none = KeptDescriptors()
+  static var none: KeptDescriptors { KeptDescriptors() }
 
   /// One that the service manager has kept; what has no known name is of no use.
-  mutating func take(_ name: String, _ number: Int32) {
+  func take(_ name: String, _ number: Int32) {
     if name.hasPrefix("notify-"), let service = ServiceName(String(name.dropFirst(7))), notifySockets[service] == nil {
       notifySockets[service] = number
     } else {
       close(number)
     }
+  }
+
+  /// Nobody has asked for these.
+  func closeRest() {
+    for number in [notifySockets.values.map { $0 }, readyPipes.values.map { $0 }, streams.values.map { $0 }].joined() {
+      close(number)
+    }
+    notifySockets = [:]
+    readyPipes = [:]
+    streams = [:]
   }
 }
 

@@ -36,6 +36,7 @@ final class ControlServer {
     case order(RequestID, name: String, oneway: Bool)
     case list([ServiceName], next: Int, missing: [String], brief: Bool)
     case reload(oneway: Bool)
+    case upgrade(oneway: Bool)
     var isNothing: Bool { if case .nothing = self { true } else { false } }
   }
 
@@ -61,10 +62,16 @@ final class ControlServer {
   private static let strangerPatience = Duration.seconds(5)
   private static let readAtOnce = 16_384
 
-  init(_ shell: Shell, path: String) throws(SystemError) {
+  /// - Parameter takeOver: The listening socket and the clients of the program before this one.
+  init(_ shell: Shell, path: String, takeOver: TakeOver? = nil) throws(SystemError) {
     self.shell = shell
     self.path = path
-    listener = try ControlListener(path: path)
+    if let held = takeOver?.listener, held.path == path {
+      listener = try ControlListener(adopting: held.descriptor, path: path)
+    } else {
+      listener = try ControlListener(path: path)
+    }
+    nextRequest = takeOver?.lastRequest ?? 0
     timer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in closeLate() }
     listenerSource = try listener.onClient(shell.loop) { [unowned self] in accept() }
     directorySource = try? shell.loop.onDirectoryChange(
@@ -87,6 +94,102 @@ final class ControlServer {
       if !missing { shell.log.note(.error, error.description) }
       missing = true
     }
+  }
+
+  // MARK: From one program to the next
+
+  /// All connections, with what has been read and not answered, and what has been answered and not sent.
+  func handOver(into snapshot: inout TakeOver) {
+    snapshot.listener = TakeOver.Held(path: path, descriptor: listener.descriptor)
+    snapshot.lastRequest = nextRequest
+    for (_, client) in clients.sorted(by: { $0.key < $1.key }) {
+      var carried = TakeOver.Client(descriptor: client.socket.descriptor)
+      carried.input = client.connection.unread ?? []
+      carried.output = Array(client.output[client.sent...])
+      carried.closing = client.closing || client.connection.unread == nil
+      switch client.answering {
+      case .nothing: break
+      case .order(let request, let name, let oneway):
+        carried.waits = .order(request: request.number, name: name, oneway: oneway)
+      case .list(let names, let next, let missing, let brief):
+        carried.waits = .list(names: names.map(\.text), next: next, missing: missing, brief: brief)
+      case .reload(let oneway): carried.waits = .reload(oneway: oneway)
+      case .upgrade(let oneway): carried.waits = .upgrade(oneway: oneway)
+      }
+      snapshot.clients.append(carried)
+    }
+  }
+
+  /// Goes on with the connections of the program before this one, once their orders wait again.
+  func take(_ carried: [TakeOver.Client]) {
+    let now = SystemClocks.monotonic()
+    for one in carried {
+      guard let socket = ClientSocket(adopting: one.descriptor) else { continue }
+      nextClient += 1
+      let key = nextClient
+      let client = Client(socket, now: now)
+      one.input.withUnsafeBytes { client.connection.receive($0) }
+      client.output = one.output
+      client.closing = one.closing
+      switch one.waits {
+      case .nothing: break
+      case .order(let number, let name, let oneway):
+        client.answering = .order(RequestID(number), name: name, oneway: oneway)
+        waiting[RequestID(number)] = key
+      case .list(let names, let next, let missing, let brief):
+        client.answering = .list(names.compactMap { ServiceName($0) }, next: next, missing: missing, brief: brief)
+      case .reload(let oneway): client.answering = .reload(oneway: oneway)
+      case .upgrade(let oneway): client.answering = .upgrade(oneway: oneway)
+      }
+      guard
+        let source = try? shell.loop.onIO(
+          socket.descriptor, .read, priority: .control, { [unowned self] events in serve(key, events) })
+      else { continue }
+      client.source = source
+      clients[key] = client
+    }
+  }
+
+  /// The first turn is over: those who asked for the exchange are told, and everybody is served again.
+  func tookOver(_ snapshot: TakeOver) {
+    for (key, client) in clients.sorted(by: { $0.key < $1.key }) {
+      switch client.answering {
+      case .upgrade:
+        if let back = shell.upgrade.cameBack {
+          upgradeFailed("the new program failed: \(back); the old one goes on")
+        } else {
+          finish(client) {
+            Reply.upgraded(
+              Upgraded(
+                from: snapshot.version, to: guardianVersion, pid: getpid(), services: snapshot.services.count),
+              into: &$0)
+          }
+        }
+      case .reload:
+        finish(client) { Reply.error(.failed(reason: "guardian itself was exchanged meanwhile; ask again"), into: &$0) }
+      case .nothing, .order, .list: break
+      }
+      if clients[key] === client { go(on: key, client) }
+    }
+  }
+
+  /// It was not to be; everybody who asked for it is told.
+  func upgradeFailed(_ reason: String) {
+    for (key, client) in clients {
+      guard case .upgrade = client.answering else { continue }
+      finish(client) { Reply.error(.failed(reason: reason), into: &$0) }
+      go(on: key, client)
+    }
+  }
+
+  private func finish(_ client: Client, _ reply: (inout [UInt8]) -> Void) {
+    var oneway = false
+    switch client.answering {
+    case .upgrade(let silent), .reload(let silent): oneway = silent
+    case .nothing, .order, .list: break
+    }
+    client.answering = .nothing
+    if !oneway { reply(&client.output) }
   }
 
   // MARK: Clients
@@ -203,7 +306,7 @@ final class ControlServer {
     for _ in 0..<8 {
       guard client.unsent < Self.outputBound else { return }
       switch client.answering {
-      case .order, .reload: return
+      case .order, .reload, .upgrade: return
       case .list: return nextChunk(client)
       case .nothing: break
       }
@@ -252,7 +355,8 @@ final class ControlServer {
         Reply.done(name: "guardian", note: observed ? "" : "guardian trusts itself already", into: &$0)
       }
     case .upgrade:
-      reply { Reply.error(.failed(reason: "this guardian cannot be exchanged while it runs"), into: &$0) }
+      client.answering = .upgrade(oneway: call.oneway)
+      shell.upgrade.begin()
     case .plan(let name, let fromStart):
       guard let service = ServiceName(name), let entries = shell.plan(for: service, fromStart: fromStart) else {
         return reply { Reply.error(unknown(name), into: &$0) }

@@ -42,6 +42,8 @@ final class HookTable {
   }
 
   var isEmpty: Bool { hooks.isEmpty }
+  /// Something is kept in memory alone that another program of guardian would not know of.
+  var cannotMove: Bool { !waiting.isEmpty || hooks.values.contains { $0.child?.isReporting ?? false } }
   var all: some Sequence<Hook> { hooks.values }
   func isHook(_ pid: Int32) -> Bool { byPid[pid] != nil }
 

@@ -32,9 +32,7 @@ package func guardianMain(_ arguments: [String]) -> Int32 {
   case .plan(let name): return plan(name, directories)
   case .moveAside(let path): return moveAside(path)
   case .takeOverCheck: return takeOverCheck(directories)
-  case .takeOver:
-    complain("the snapshot cannot be taken over")
-    return 1
+  case .takeOver(let snapshot): return takeOver(directories, snapshot, back: options.back)
   case .run: return run(directories)
   }
 }
@@ -90,26 +88,97 @@ private func fillStandardDescriptors() {
   }
 }
 
+/// The next program of a guardian that runs. Where it cannot, the program before it goes on.
+private func takeOver(_ directories: Directories, _ descriptor: Int32, back: String?) -> Int32 {
+  fillStandardDescriptors()
+  let snapshot: TakeOver
+  do throws(TakeOverFault) {
+    guard let bytes = ReExec.contents(of: descriptor, limit: TakeOver.largest) else {
+      throw TakeOverFault("the snapshot cannot be read")
+    }
+    snapshot = try TakeOver(decoding: bytes)
+    guard snapshot.pid == getpid() else { throw TakeOverFault("the snapshot is another process's") }
+  } catch {
+    complain("\(error)")
+    return 1
+  }
+  // The originals stay as they are for the program before this one, until there is no way back.
+  let originals = snapshot.descriptors + [descriptor]
+  let again = [snapshot.program] + Options.withoutTakeOver(Array(CommandLine.arguments.dropFirst()))
+    + ["--take-over", String(descriptor), "--back"]
+  var guarded = false
+  do throws(SystemError) {
+    if back == nil, let old = snapshot.oldProgram {
+      try TakeOverGuard.arm(program: old, arguments: again + ["it crashed, or was not at work in time"], seconds: 10)
+      guarded = true
+    }
+  } catch {
+    complain("\(error)")
+  }
+  var owned = snapshot
+  func goBack(_ reason: String) -> Int32 {
+    complain(reason)
+    guard guarded, let old = snapshot.oldProgram else { return 1 }
+    TakeOverGuard.disarm()
+    let error = ReExec.exec(
+      path: snapshot.program, descriptor: old, arguments: again + [reason], environment: Descriptors.environment(),
+      keeping: originals)
+    complain("the program before this one cannot go on: \(error)")
+    return 1
+  }
+  do throws(SystemError) {
+    try owned.mapDescriptors { number throws(SystemError) in try Descriptors.duplicate(number) }
+  } catch {
+    return goBack("\(error)")
+  }
+  let failed = run(directories, from: owned, back: back) {
+    if guarded { TakeOverGuard.disarm() }
+    for number in originals { close(number) }
+  }
+  switch failed {
+  case .ended(let status): return status
+  case .notBegun(let reason): return goBack(reason)
+  }
+}
+
+private enum Outcome {
+  case ended(Int32)
+  case notBegun(String)
+}
+
 private func run(_ directories: Directories) -> Int32 {
   fillStandardDescriptors()
+  switch run(directories, from: nil, back: nil, begun: {}) {
+  case .ended(let status): return status
+  case .notBegun(let reason):
+    complain(reason)
+    return 1
+  }
+}
+
+/// - Parameters:
+///   - snapshot: From the program before this one; its descriptors are ours.
+///   - back: That program was newer than this one, and failed.
+///   - begun: Called before the first deed.
+private func run(
+  _ directories: Directories, from snapshot: TakeOver?, back: String?, begun: @escaping () -> Void
+) -> Outcome {
   Heap.useOneArena()
   let log = OwnLog()
   var surroundings = Surroundings.look()
   var locks: [DirectoryLock] = []
   do {
     try prepareDirectory(directories.runtime, mode: 0o755)
-    locks.append(try DirectoryLock(directories.runtime))
+    locks.append(try lock(directories.runtime, snapshot))
   } catch {
-    complain("\(error)")
-    return 1
+    return .notBegun("\(error)")
   }
   var state: String? = directories.state
   do {
     try prepareDirectory(directories.state, mode: 0o700)
-    locks.append(try DirectoryLock(directories.state))
+    locks.append(try lock(directories.state, snapshot))
   } catch DirectoryLock.Failure.held(let path, let pid) {
-    complain(DirectoryLock.Failure.held(path: path, pid: pid).description)
-    return 1
+    return .notBegun(DirectoryLock.Failure.held(path: path, pid: pid).description)
   } catch {
     // Supervision goes on without a place to remember anything.
     surroundings.warnings.append("the state directory cannot be used: \(error)")
@@ -117,32 +186,51 @@ private func run(_ directories: Directories) -> Int32 {
   }
   do {
     try prepareNotifyDirectory(directories.notifyDirectory)
-    surroundings.takeOver()
+    surroundings.takeOver(snapshot?.host)
     for warning in surroundings.warnings { log.note(.warning, warning) }
     // Before the first thread, so that a fault of any of them leaves its mark.
     var faults: FaultMarks?
     if let state {
       do throws(SystemError) {
         faults = try FaultMarks(directory: state, bootID: BootID.current())
+        // The guard of an exchange comes first.
+        if snapshot == nil { try faults?.install() }
+      } catch {
+        log.note(.warning, "guardian's own faults leave no mark: \(error)")
+      }
+    }
+    // What this process was given at its start has long been taken.
+    let received = snapshot == nil ? HostNotify.receivedDescriptors() : []
+    let store = Store(directory: state, bootID: BootID.current(), limits: Store.Limits())
+    var remembered = store.load()
+    for note in remembered.notes { log.note(.warning, note) }
+    let kept = KeptDescriptors.none
+    for (name, number) in received { kept.take(name, number) }
+    if let snapshot { kept.take(snapshot, &remembered) }
+    let shell = try Shell(
+      surroundings, directories, log: log, store: store, remembered: remembered, kept: kept, faults: faults,
+      takeOver: snapshot)
+    shell.locks = locks
+    shell.upgrade.cameBack = back
+    shell.beforeFirstDeed = {
+      begun()
+      guard snapshot != nil else { return }
+      do throws(SystemError) {
         try faults?.install()
       } catch {
         log.note(.warning, "guardian's own faults leave no mark: \(error)")
       }
     }
-    let received = HostNotify.receivedDescriptors()
-    let store = Store(directory: state, bootID: BootID.current(), limits: Store.Limits())
-    let remembered = store.load()
-    for note in remembered.notes { log.note(.warning, note) }
-    var kept = KeptDescriptors.none
-    for (name, number) in received { kept.take(name, number) }
-    let shell = try Shell(
-      surroundings, directories, log: log, store: store, remembered: remembered, kept: kept, faults: faults)
-    defer { withExtendedLifetime(locks) {} }
-    return shell.run()
+    return .ended(shell.run())
   } catch {
-    complain("\(error)")
-    return 1
+    return .notBegun("\(error)")
   }
+}
+
+/// The lock that this process has already, or a new one.
+private func lock(_ path: String, _ snapshot: TakeOver?) throws(DirectoryLock.Failure) -> DirectoryLock {
+  guard let held = snapshot?.locks.first(where: { $0.path == path }) else { return try DirectoryLock(path) }
+  return try DirectoryLock(adopting: held.descriptor, path: path)
 }
 
 /// Where services may enter but not look. Sockets of an earlier guardian are replaced by those who need them; a service may

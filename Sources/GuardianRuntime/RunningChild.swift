@@ -51,6 +51,9 @@ final class RunningChild {
     mainLives = false
   }
 
+  /// How it came to its exec is told through a pipe.
+  var isReporting: Bool { pending != nil }
+
   /// Why it did not come to its exec, where it did not. To be asked once it has ended.
   func failure() -> SpawnFailure? {
     switch pending?.advance() {

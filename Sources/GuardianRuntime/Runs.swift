@@ -77,7 +77,7 @@ final class ServiceFacts {
   var droppedNotifications = 0
   var lastDropLine = Instant(nanoseconds: .min)
   /// What the last round of repairs came to, as in `fix-aof done, drop-cache failed: exit 1`.
-  private var repairs = "", repairRound = 0
+  var repairs = "", repairRound = 0
   /// For `status`: a service that is well after a repair, or beyond help, tells which repairs were made.
   var repairStory: String? { repairs.isEmpty ? nil : "repairs, round \(repairRound): \(repairs)" }
 

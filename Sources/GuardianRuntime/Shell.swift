@@ -28,36 +28,43 @@ final class Shell {
   /// What guardian's own soft limit was before it raised it.
   var softOpenFiles: UInt64? { surroundings.softOpenFiles }
 
-  private var fleet: Fleet
-  private var names: [ServiceID: ServiceName] = [:]
+  var fleet: Fleet
+  var names: [ServiceID: ServiceName] = [:]
   private(set) var definitions = Definitions()
-  private let store: Store
-  private var storeSource: EventSource?
+  var store: Store
+  var storeSource: EventSource?
   private var storeState = Store.State.durable
   /// What the store remembers of services that have not been added yet.
   private var stored: [ServiceName: StoredRecord]
-  private var openRuns: [RunEntry]
-  private let kept: KeptDescriptors
+  var openRuns: [RunEntry]
+  let kept: KeptDescriptors
+  /// Held as long as this process lives, whichever program it runs.
+  var locks: [DirectoryLock] = []
   private let faults: FaultMarks?
+  /// What the program before this one handed on, until it has been taken up.
+  var takeOver: TakeOver?
+  /// Called once, before the first thing is done that cannot be undone.
+  var beforeFirstDeed: (() -> Void)?
+  lazy var upgrade = Upgrade(self)
   /// Guardian does not trust itself until then.
   private var observeTimer: EventSource?
   /// Survivors have been taken over; whoever is in guardian's group beside them belongs to nobody.
   private var hasAdopted = false
   private let orphanWatch = OrphanWatch()
   // Made right after `self`, which they refer to.
-  private var runs: RunTable!
-  private var hooks: HookTable!
+  var runs: RunTable!
+  var hooks: HookTable!
   private var watches: WatchTable!
-  private var control: ControlServer!
+  var control: ControlServer!
   private var host: HostManager?
 
-  private var inbox: [(ServiceID, ServiceEvent)] = []
-  private var outputs: [Fleet.Output] = []
+  var inbox: [(ServiceID, ServiceEvent)] = []
+  var outputs: [Fleet.Output] = []
   /// Tickets that have become durable.
-  private var answered: [(ServiceID, Ticket)] = []
-  private var done = 0
+  var answered: [(ServiceID, Ticket)] = []
+  var done = 0
   /// The fleet has been told something since its last output was taken.
-  private var fleetTold = false
+  var fleetTold = false
   private var sources: [EventSource] = []
   private var monotonicTimer: EventSource?
   private var bootTimer: EventSource?
@@ -69,10 +76,10 @@ final class Shell {
   /// Services whose output goes to the journal, as of the last reading.
   private var streams = 0
   private var reloads: [(Reloaded) -> Void] = []
-  private var reloading = false
+  var reloading = false
   /// Since the heap was last tidied.
   private var configurationRead = false
-  private var stopping = false
+  var stopping = false
   private var allStopped = false
   private var endTimer: EventSource?
   private var stragglerRounds = 0
@@ -102,7 +109,8 @@ final class Shell {
   /// - Parameter remembered: What `store` gave back.
   init(
     _ surroundings: Surroundings, _ directories: Directories, log: OwnLog, store: Store, remembered: Store.Loaded,
-    kept: KeptDescriptors = .none, faults: FaultMarks? = nil
+    kept: KeptDescriptors = .none, faults: FaultMarks? = nil,
+    takeOver: TakeOver? = nil
   ) throws(SystemError) {
     self.surroundings = surroundings
     self.directories = directories
@@ -110,6 +118,7 @@ final class Shell {
     self.store = store
     self.kept = kept
     self.faults = faults
+    self.takeOver = takeOver
     stored = remembered.services
     openRuns = remembered.openRuns
     loop = try EventLoop()
@@ -123,7 +132,7 @@ final class Shell {
     runs = try RunTable(self)
     hooks = try HookTable(self)
     watches = WatchTable(self)
-    control = try ControlServer(self, path: directories.controlSocket)
+    control = try ControlServer(self, path: directories.controlSocket, takeOver: takeOver)
     host = try HostManager(
       loop: loop, log: log, wake: { [unowned self] in showLife() }, statusDue: { [unowned self] in tellStatus() })
     monotonicTimer = try loop.timer(.monotonic, priority: .time) {}
@@ -149,8 +158,10 @@ final class Shell {
     observeAfterFaults()
     take(surroundings.loader(directories.configuration).load())
     endForeigners()
+    let takenUp = takeUpRest()
     turn()
     host?.ready(summaryLine)
+    if let takenUp { control.tookOver(takenUp) }
     while exitStatus == nil {
       let busy = fleetTold || !inbox.isEmpty || done < outputs.count || !answered.isEmpty
       if !busy, configurationRead {
@@ -166,13 +177,14 @@ final class Shell {
         return 70
       }
       turn()
+      upgrade.performIfDue()
     }
     return exitStatus ?? 0
   }
 
   func post(_ service: ServiceID, _ event: ServiceEvent) { inbox.append((service, event)) }
 
-  private func turn() {
+  func turn() {
     let now = SystemClocks.now()
     noticeGaps(now)
     let events = inbox
@@ -325,7 +337,7 @@ final class Shell {
 
   // MARK: Evidence
 
-  private func reap() {
+  func reap() {
     var strangers = false
     failPoint("reap.before")
     while true {
@@ -333,7 +345,8 @@ final class Shell {
       if ended.isEmpty { break }
       // One look at the orphans serves the whole batch.
       let orphans = orphans()
-      for end in ended where !runs.ended(end, orphans: orphans) && !hooks.ended(end, orphans: orphans) {
+      for end in ended
+      where !runs.ended(end, orphans: orphans) && !hooks.ended(end, orphans: orphans) && !upgrade.ended(end) {
         strangers = true
       }
       if ended.count < 256 { break }
@@ -345,7 +358,7 @@ final class Shell {
   }
 
   /// Children of guardian that it did not start itself, as of now.
-  func orphans() -> Orphans { orphanWatch.scan { runs.isMain($0) || hooks.isHook($0) } }
+  func orphans() -> Orphans { orphanWatch.scan { runs.isMain($0) || hooks.isHook($0) || upgrade.isCheck($0) } }
 
   private func showLife() {
     reap()
@@ -426,6 +439,8 @@ final class Shell {
         fleet.handle(.removed, for: id, now: now)
       }
     }
+    beforeFirstDeed?()
+    beforeFirstDeed = nil
     failPoint("adopt.before")
     adopt(added)
     failPoint("adopt.after")
@@ -502,7 +517,7 @@ final class Shell {
 
   // MARK: What must survive
 
-  private func storeAnswered() {
+  func storeAnswered() {
     answered += store.takeAnswers()
     failPoint("save.durable")
     noticeStore()
@@ -578,7 +593,7 @@ final class Shell {
   }
 
   /// Made anew only when something has changed: people ask more often than that.
-  private var summaryLine: String {
+  var summaryLine: String {
     if lineRevision != fleet.revision {
       line = summary().line + (storeState == .durable ? "" : "; state: volatile")
       lineRevision = fleet.revision

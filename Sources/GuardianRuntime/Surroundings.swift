@@ -49,12 +49,15 @@ struct Surroundings {
   }
 
   /// What guardian needs for itself, and what it must give back to its children.
-  mutating func takeOver() {
-    inherited = Orphans.scan { _ in false }
+  /// - Parameter earlier: What the program before this one found, which has changed it since.
+  mutating func takeOver(_ earlier: TakeOver.Host? = nil) {
+    let known = earlier?.inherited
+    inherited = Orphans.scan { pid in known.map { !$0.contains(pid) } ?? false }
+    tookOver = earlier != nil
     var files = rlimit()
     if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0 {
       // guardian.service raises the limit for guardian; its services get what systemd gives to any service.
-      softOpenFiles = Self.startedBySystemd ? min(1024, UInt64(files.rlim_max)) : UInt64(files.rlim_cur)
+      softOpenFiles = earlier != nil ? earlier?.softOpenFiles : Self.startedBySystemd ? min(1024, UInt64(files.rlim_max)) : UInt64(files.rlim_cur)
       files.rlim_cur = files.rlim_max
       _ = setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
     }

@@ -15,6 +15,8 @@ package struct TakeOver: Hashable, Sendable {
   package var version = guardianVersion
   /// Of the process: whoever takes over must be the same.
   package var pid: Int32 = 0
+  /// When it was written.
+  package var at = Now(monotonic: .zero, boot: .zero, wall: WallTime(nanoseconds: 0))
   /// The absolute path by which guardian was started; it is executed at an upgrade.
   package var program = ""
   /// The open file of the program that wrote this, for the way back.
@@ -123,6 +125,29 @@ package struct TakeOver: Hashable, Sendable {
   }
 }
 
+extension TakeOver {
+  /// Puts another number in the place of each.
+  mutating func mapDescriptors<E: Error>(_ map: (Int32) throws(E) -> Int32) throws(E) {
+    func mapped(_ number: Int32?) throws(E) -> Int32? {
+      guard let number else { return nil }
+      return try map(number)
+    }
+    for index in locks.indices { locks[index].descriptor = try map(locks[index].descriptor) }
+    for index in clients.indices { clients[index].descriptor = try map(clients[index].descriptor) }
+    if let held = listener { listener?.descriptor = try map(held.descriptor) }
+    // The way back needs the original only.
+    oldProgram = nil
+    for index in services.indices {
+      if let held = services[index].notify { services[index].notify?.descriptor = try map(held.descriptor) }
+      if var run = services[index].run {
+        run.readiness = try mapped(run.readiness)
+        run.journal = try mapped(run.journal)
+        services[index].run = run
+      }
+    }
+  }
+}
+
 /// Why something is no snapshot that this guardian could take over.
 package struct TakeOverFault: Error, Hashable, Sendable, CustomStringConvertible {
   package var description: String
@@ -148,6 +173,9 @@ extension TakeOver {
     for client in clients { body.nested(9, client.fields) }
     body.nested(10, host.fields)
     body.number(11, lastRequest)
+    body.number(12, at.monotonic.nanoseconds)
+    body.number(13, at.boot.nanoseconds)
+    body.number(14, at.wall.nanoseconds)
     return Self.framed(body.bytes)
   }
 
@@ -187,6 +215,9 @@ extension TakeOver {
       case 9: clients.append(try Client(value))
       case 10: host = try Host(value)
       case 11: lastRequest = number(value)
+      case 12: at.monotonic = Instant(nanoseconds: Int64(bitPattern: number(value)))
+      case 13: at.boot = BootInstant(nanoseconds: Int64(bitPattern: number(value)))
+      case 14: at.wall = WallTime(nanoseconds: Int64(bitPattern: number(value)))
       default: break
       }
     }
