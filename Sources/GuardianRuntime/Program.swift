@@ -104,8 +104,7 @@ private func takeOver(_ directories: Directories, _ descriptor: Int32, back: Str
   }
   // The originals stay as they are for the program before this one, until there is no way back.
   let originals = snapshot.descriptors + [descriptor]
-  let again = [snapshot.program] + Options.withoutTakeOver(Array(CommandLine.arguments.dropFirst()))
-    + ["--take-over", String(descriptor), "--back"]
+  let again = [snapshot.program] + snapshot.arguments + ["--take-over", String(descriptor), "--back"]
   var guarded = false
   do throws(SystemError) {
     if back == nil, let old = snapshot.oldProgram {

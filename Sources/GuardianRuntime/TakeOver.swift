@@ -19,6 +19,8 @@ package struct TakeOver: Hashable, Sendable {
   package var at = Now(monotonic: .zero, boot: .zero, wall: WallTime(nanoseconds: 0))
   /// The absolute path by which guardian was started; it is executed at an upgrade.
   package var program = ""
+  /// With which it was started, without the program's name and without what one image says to the next.
+  package var arguments: [String] = []
   /// The open file of the program that wrote this, for the way back.
   package var oldProgram: Int32?
   package var locks: [Held] = []
@@ -173,6 +175,7 @@ extension TakeOver {
     for client in clients { body.nested(9, client.fields) }
     body.nested(10, host.fields)
     body.number(11, lastRequest)
+    for argument in arguments { body.text(15, argument) }
     body.number(12, at.monotonic.nanoseconds)
     body.number(13, at.boot.nanoseconds)
     body.number(14, at.wall.nanoseconds)
@@ -215,6 +218,7 @@ extension TakeOver {
       case 9: clients.append(try Client(value))
       case 10: host = try Host(value)
       case 11: lastRequest = number(value)
+      case 15: arguments.append(text(value))
       case 12: at.monotonic = Instant(nanoseconds: Int64(bitPattern: number(value)))
       case 13: at.boot = BootInstant(nanoseconds: Int64(bitPattern: number(value)))
       case 14: at.wall = WallTime(nanoseconds: Int64(bitPattern: number(value)))

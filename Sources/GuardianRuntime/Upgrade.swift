@@ -141,8 +141,16 @@ final class Upgrade {
       timer?.arm(at: (SystemClocks.monotonic() + Self.patience).nanoseconds)
       return
     }
-    let words = lines.last.map(String.init) ?? "it said nothing, and ended with \(status)"
+    let words = lines.last.map(String.init) ?? "it said nothing, and " + Self.ending(status)
     fail("the new program refuses: \(printable(words, atMost: 512))")
+  }
+
+  private static func ending(_ status: ExitStatus) -> String {
+    switch status {
+    case .code(let code): "ended with exit status \(code)"
+    case .signal(let signal, _): "was ended by SIG\(signal)"
+    case .unseen: "ended"
+    }
   }
 
   private func fail(_ reason: String) {
@@ -177,8 +185,7 @@ final class Upgrade {
       let memory = try ReExec.memoryFile("guardian-take-over", snapshot.encode())
       error = ReExec.exec(
         path: Self.program,
-        arguments: [Self.program] + Options.withoutTakeOver(Array(CommandLine.arguments.dropFirst()))
-          + ["--take-over", String(memory.number)],
+        arguments: [Self.program] + snapshot.arguments + ["--take-over", String(memory.number)],
         environment: Descriptors.environment(), keeping: snapshot.descriptors + [memory.number])
     } catch let failed {
       error = failed
@@ -226,6 +233,7 @@ extension Shell {
     var all = TakeOver()
     all.pid = getpid()
     all.at = SystemClocks.now()
+    all.arguments = Options.withoutTakeOver(Array(CommandLine.arguments.dropFirst()))
     all.program = Upgrade.program
     all.locks = locks.map { TakeOver.Held(path: $0.path, descriptor: $0.descriptor) }
     let byService = Dictionary(runs.all.map { ($0.service, $0) }) { first, _ in first }

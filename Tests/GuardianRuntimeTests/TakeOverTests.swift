@@ -22,6 +22,9 @@ private struct Noise: RandomNumberGenerator {
     all.pid = 4711
     all.program = "/usr/bin/guardian"
     all.oldProgram = 3
+    all.arguments = ["--config", "/c", ""]
+    all.at = Now(
+      monotonic: Instant(nanoseconds: 5), boot: BootInstant(nanoseconds: .max), wall: WallTime(nanoseconds: -1))
     all.locks = [TakeOver.Held(path: "/run/guardian", descriptor: 4), TakeOver.Held(path: "/s", descriptor: 5)]
     all.listener = TakeOver.Held(path: "/run/guardian/control.sock", descriptor: 6)
     var web = TakeOver.Service(name: "web")

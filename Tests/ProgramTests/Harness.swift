@@ -244,7 +244,8 @@ final class Guardian {
   ///   - user: Whom guardian itself runs as; nil: this test's user.
   init(
     _ scratch: Scratch, services: [String: String], user: User? = nil, arguments: [String] = [],
-    environment: [String: String] = [:], wrappedIn wrapper: [String] = []
+    environment: [String: String] = [:], wrappedIn wrapper: [String] = [],
+    program: String = Place.products + "/guardian"
   ) async throws {
     self.scratch = scratch
     self.user = user
@@ -258,7 +259,7 @@ final class Guardian {
     wrapping = wrapper.count
     command =
       wrapper + Self.command(as: user) + [
-        Place.products + "/guardian", "--config", config, "--state", state, "--runtime", runtime, "--logs", logs,
+        program, "--config", config, "--state", state, "--runtime", runtime, "--logs", logs,
       ] + arguments
     self.environment = environment
     process = try Process(command, environment: environment, output: scratch.path + "/guardian.log")
