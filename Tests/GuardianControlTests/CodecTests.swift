@@ -26,7 +26,8 @@ import Testing
       method: "Hold", parameters: #"{"name":"web","for_ms":1800000}"#,
       expected: .hold(name: "web", milliseconds: 1_800_000, wait: true)),
     Case(method: "Reload", parameters: "{}", expected: .reload),
-    Case(method: "Upgrade", parameters: "{}", expected: .upgrade, .resetGuardian),
+    Case(method: "Upgrade", parameters: "{}", expected: .upgrade),
+    Case(method: "ResetGuardian", parameters: "{}", expected: .resetGuardian),
     Case(
       method: "Plan", parameters: #"{"name":"web","from_start":true}"#, expected: .plan(name: "web", fromStart: true)),
     Case(method: "Summary", parameters: "{}", expected: .summary),
@@ -42,7 +43,7 @@ import Testing
       .list(names: nil, brief: true), .list(names: ["web", "ü\"\\\n"], brief: false), .start(name: "a", wait: false),
       .stop(name: "a", untilBoot: true, wait: true), .restart(name: "a", wait: true), .release(name: "a", wait: true),
       .reset(name: "a", wait: false), .hold(name: "a", milliseconds: 0, wait: true), .reload,
-      .upgrade, .plan(name: "a", fromStart: true), .summary, .version,
+      .upgrade, .resetGuardian, .plan(name: "a", fromStart: true), .summary, .version,
     ]
     var bytes: [UInt8] = []
     for request in requests { ControlCall(request, more: request == requests[0]).encode(into: &bytes) }
@@ -428,7 +429,8 @@ import Testing
     let requests: [ControlRequest] = [
       .list(names: ["a"], brief: true), .start(name: "a", wait: true), .stop(name: "a", untilBoot: true, wait: true),
       .restart(name: "a", wait: true), .release(name: "a", wait: true), .reset(name: "a", wait: true),
-      .hold(name: "a", milliseconds: 1, wait: true), .reload, .upgrade, .plan(name: "a", fromStart: true), .summary,
+      .hold(name: "a", milliseconds: 1, wait: true), .reload, .upgrade, .resetGuardian,
+      .plan(name: "a", fromStart: true), .summary,
       .version,
     ]
     #expect(declared("method", in: supervisorInterface) == Set(requests.map(\.method)))
