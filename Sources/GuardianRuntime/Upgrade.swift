@@ -57,8 +57,10 @@ final class Upgrade {
       let readEnd = OwnedFD(adopting: ends.read)
       let writeEnd = OwnedFD(adopting: ends.write)
       var request = SpawnRequest(
-        command: [Self.program, "--take-over-check", "--config", shell.directories.configuration, "--state",
-          shell.directories.state, "--runtime", shell.directories.runtime, "--logs", shell.directories.logs],
+        command: [
+          Self.program, "--take-over-check", "--config", shell.directories.configuration, "--state",
+          shell.directories.state, "--runtime", shell.directories.runtime, "--logs", shell.directories.logs,
+        ],
         environment: Descriptors.environment())
       request.input = .descriptor(memory.number)
       request.output = .descriptor(writeEnd.number)

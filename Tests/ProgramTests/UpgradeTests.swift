@@ -70,9 +70,11 @@ extension Programs {
       try await Task.sleep(for: .milliseconds(30))
       kill(pid_t(try #require(web["pid"].int)), SIGKILL)
       #expect(try await upgrade.process.wait() == 0)
-      let again = try await guardian.wait(for: "web", "has been restarted", {
-        $0["pid"].int != nil && $0["pid"].int != web["pid"].int
-      })
+      let again = try await guardian.wait(
+        for: "web", "has been restarted",
+        {
+          $0["pid"].int != nil && $0["pid"].int != web["pid"].int
+        })
       #expect(again["last_end"]["signal"].string == "KILL" && again["restarts"].int == 1, "\(again)")
       #expect(try await stop.process.wait() == 0)
       #expect(try Files.read(stop.words) == "slow: stopped\n")
@@ -125,7 +127,9 @@ extension Programs {
       let pid = guardian.process.pid
       func even() async throws -> [Int?] {
         var pids: [Int?] = []
-        for number in stride(from: 0, to: load, by: 2) { pids.append(try await guardian.status("s\(number)")["pid"].int) }
+        for number in stride(from: 0, to: load, by: 2) {
+          pids.append(try await guardian.status("s\(number)")["pid"].int)
+        }
         return pids
       }
       func resident() throws -> Int {
