@@ -88,7 +88,8 @@ private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: Sourc
     #expect(
       upgradedText(Upgraded(from: "0.1.0", to: "0.2.0", pid: 4711, services: 12))
         == "upgraded: guardian 0.1.0 → 0.2.0, pid 4711 kept, 12 services untouched\n")
-    #expect(upgradedText(Upgraded(from: "0.1.0", to: "\u{1b}c", pid: 1, services: 1)).contains("→ \\x1bc, pid 1 kept, 1 service "))
+    let odd = upgradedText(Upgraded(from: "0.1.0", to: "\u{1b}c", pid: 1, services: 1))
+    #expect(odd.contains("→ \\x1bc, pid 1 kept, 1 service "))
   }
 }
 

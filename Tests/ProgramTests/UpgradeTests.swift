@@ -136,8 +136,8 @@ extension Programs {
         let line = try Files.read("/proc/\(pid)/status").split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
         return line.flatMap { Int($0.split(whereSeparator: { $0 == " " || $0 == "\t" })[1]) } ?? 0
       }
-      /// Other than those of runs, of which some are there at one time and not at another, and the numbers that the first
-      /// start sets aside, which hold nothing.
+      /// Other than those of runs, of which some are there at one time and not at another, and the numbers that
+      /// the first start sets aside, which hold nothing.
       func descriptors() -> Int {
         Files.names(in: "/proc/\(pid)/fd").filter { name in
           var buffer = [UInt8](repeating: 0, count: 256)
