@@ -208,7 +208,9 @@ final class Shell {
     if allStopped, runs.isEmpty, hooks.isEmpty, endStragglers() {
       exitStatus = 0
       // What is not written by then is lost, and the next guardian says so; nobody may be kept waiting for a disk.
-      if !store.close(orderly: true, within: .seconds(5)) { log.note(.warning, "the last of the state was not saved") }
+      if !store.close(orderly: true, now: SystemClocks.now(), within: .seconds(5)) {
+        log.note(.warning, "the last of the state was not saved")
+      }
     }
   }
 
@@ -519,6 +521,7 @@ final class Shell {
 
   func storeAnswered() {
     answered += store.takeAnswers()
+    for note in store.takeNotes() { log.note(.warning, note) }
     failPoint("save.durable")
     noticeStore()
   }
@@ -634,7 +637,8 @@ final class Shell {
     }
     if fleet.observing {
       answer.warnings.append(
-        "guardian died several times by its own fault and only observes for now; 'guardianctl reset --guardian' ends that")
+        "guardian died several times by its own fault and only observes for now; 'guardianctl reset --guardian' ends that"
+      )
     }
     if stopping { answer.warnings.append("guardian is stopping") }
     return answer

@@ -57,7 +57,9 @@ struct Surroundings {
     var files = rlimit()
     if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files) == 0 {
       // guardian.service raises the limit for guardian; its services get what systemd gives to any service.
-      softOpenFiles = earlier != nil ? earlier?.softOpenFiles : Self.startedBySystemd ? min(1024, UInt64(files.rlim_max)) : UInt64(files.rlim_cur)
+      softOpenFiles =
+        earlier != nil
+        ? earlier?.softOpenFiles : Self.startedBySystemd ? min(1024, UInt64(files.rlim_max)) : UInt64(files.rlim_cur)
       files.rlim_cur = files.rlim_max
       _ = setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &files)
     }

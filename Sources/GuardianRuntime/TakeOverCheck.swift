@@ -1,5 +1,6 @@
 import Glibc
 import GuardianModel
+import GuardianStore
 
 /// What `guardian --take-over-check` answers: whether this program could go on with the snapshot on standard input.
 ///
@@ -18,6 +19,14 @@ func checkTakeOver(_ bytes: [UInt8], _ directories: Directories) -> Result<Strin
       guard let name = ServiceName(service.name), loaded.invalid.contains(name) else { continue }
       let why = loaded.byService[name]?.first { $0.severity == .error }
       throw TakeOverFault("the file of '\(name)' is not valid to it" + (why.map { ": \($0)" } ?? ""))
+    }
+    for service in snapshot.services {
+      guard let record = service.record, RecordCoding.decode(record) == nil else { continue }
+      throw TakeOverFault("it cannot read what is remembered of '\(service.name)'")
+    }
+    // Where the directory cannot be used the state is volatile for both.
+    if access(directories.state, R_OK | X_OK) == 0, let why = Store.readOnlyCheck(directory: directories.state) {
+      throw TakeOverFault("it cannot use the state in \(directories.state): \(why)")
     }
     return .success(guardianVersion)
   } catch {

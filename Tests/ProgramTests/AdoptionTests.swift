@@ -21,7 +21,8 @@ extension Programs {
       let orphan = try await run(["/bin/sh", "-c", "sleep 0.1 >/dev/null & echo $!"])
       guard let pid = Int32(orphan.output.trimmed) else { throw Failure("no orphan: \(orphan)") }
       try await eventually("the orphan ends") { isAlive(pid) ? nil : () }
-      return (try? await eventually("the orphan is reaped", seconds: 2) { Files.exists("/proc/\(pid)") ? nil : () }) != nil
+      return (try? await eventually("the orphan is reaped", seconds: 2) { Files.exists("/proc/\(pid)") ? nil : () })
+        != nil
     }
 
     @Test func `a running service goes on untouched and is taken over, and its end and exit status are noticed`()

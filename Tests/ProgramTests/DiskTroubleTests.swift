@@ -87,7 +87,9 @@ extension Programs {
       let copied = try await run(["/bin/sh", "-c", "cp '\(inside)'/guardian.db* '\(copy)'"])
       #expect(copied.code == 0, "\(copied)")
       try await guardian.stop()
-      let again = try await run(["/bin/sh", "-c", "rm -rf '\(scratch.path)/state'; mv '\(copy)' '\(scratch.path)/state'"])
+      let again = try await run([
+        "/bin/sh", "-c", "rm -rf '\(scratch.path)/state'; mv '\(copy)' '\(scratch.path)/state'",
+      ])
       #expect(again.code == 0)
       guardian.unwrap()
       try await guardian.startAgain()

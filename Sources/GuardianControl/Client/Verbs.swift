@@ -38,7 +38,8 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
 
 package enum Option: String, CaseIterable, Hashable, Sendable {
   case runtime = "--runtime", user = "--user", system = "--system", config = "--config", json = "--json"
-  case noWait = "--no-wait", untilBoot = "--until-boot", guardian = "--guardian", holdFor = "--for", fromStart = "--from-start"
+  case noWait = "--no-wait", untilBoot = "--until-boot", guardian = "--guardian", holdFor = "--for", fromStart =
+    "--from-start"
   case help = "--help", version = "--version"
 
   /// The word for its value; nil for a flag.
