@@ -271,7 +271,7 @@ extension ServiceMachine {
     if count <= spec.late.budget {
       note(.lateDeath(count: count, budget: spec.late.budget), &turn)
       reason = "restarted at once after \(end.description)"
-      return start(run.kind, atOnce: true, byOperator: run.byOperator, &turn)
+      return start(run.kind, atOnce: true, id: run.successor, byOperator: run.byOperator, &turn)
     }
     died(early: end, run, &turn)
   }

@@ -21,6 +21,9 @@ package struct Adoptee: Hashable, Sendable {
   package var process: ProcessIdentity?
   /// The main process is known to have ended: what is left of its set is looked for.
   package var mainEnded = false
+  /// A restart at once is spawned before it is written down. Where a process of this id lives, the answers to the run
+  /// itself lead to a `spawn` with this id, and what is already there is to be taken for its outcome.
+  package var successor: RunID?
   package var work: Work
   package enum Work: Hashable, Sendable {
     case main(StartRequest)
@@ -58,6 +61,7 @@ extension ServiceMachine {
     live.clearsAt = run.clearsAt
     live.deescalatesAt = run.deescalatesAt
     live.byOperator = run.byOperator
+    live.successor = run.successor
     return live
   }
 
@@ -247,6 +251,7 @@ extension ServiceMachine {
     run.clearsAt = live.clearsAt
     run.deescalatesAt = live.deescalatesAt
     run.byOperator = live.byOperator
+    run.successor = live.successor
     return run
   }
 
@@ -361,6 +366,7 @@ extension ServiceMachine {
       var adoptee = Adoptee(
         run: run.id, process: run.pid.map { ProcessIdentity(pid: $0, startTicks: run.startTicks) },
         work: .main(request))
+      adoptee.successor = run.successor
       if case .stopping(_, let stop) = phase { adoptee.mainEnded = stop.death != nil }
       return [adoptee]
     case .repairing(let repair):

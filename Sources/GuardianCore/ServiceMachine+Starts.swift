@@ -46,7 +46,9 @@ extension ServiceMachine {
   }
 
   /// Decides a start. Durable before exec, unless `atOnce`: then saved alongside.
-  mutating func start(_ wish: RunKind, atOnce: Bool = false, byOperator: Bool = false, _ turn: inout Turn) {
+  mutating func start(
+    _ wish: RunKind, atOnce: Bool = false, id: RunID? = nil, byOperator: Bool = false, _ turn: inout Turn
+  ) {
     if case .starting = phase { return invariantBroken("a start while starting", &turn) }
     if phase.run != nil { return invariantBroken("a start while a run lives", &turn) }
     if mustWaitForItsTurn(wish, byOperator: byOperator) { return }
@@ -70,7 +72,8 @@ extension ServiceMachine {
     if firstStart { record.restarts = 0 } else { record.restarts += 1 }
     firstStart = false
     missing = nil
-    var run = Run(id: turn.random.runID(), kind: kind, pluginsOff: off, stage: .spawning)
+    var run = Run(id: id ?? turn.random.runID(), kind: kind, pluginsOff: off, stage: .spawning)
+    run.successor = turn.random.runID()
     run.byOperator = byOperator
     run.watchdog = spec.watchdog
     record.openRun = run.id

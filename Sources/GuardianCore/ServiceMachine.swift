@@ -152,6 +152,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var deescalatesAt: Instant?
     /// A trial that an operator asked for: its failure does not double the delay.
     package var byOperator = false
+    /// The id of the restart at once that would follow this run.
+    var successor: RunID?
 
     package enum Stage: Hashable, Sendable {
       /// Decided, waiting for the record to be durable.

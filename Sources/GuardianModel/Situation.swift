@@ -44,6 +44,8 @@ package struct LiveRun: Hashable, Sendable {
   package var clearsAt: Instant?
   package var deescalatesAt: Instant?
   package var byOperator = false
+  /// The id that a restart at once will have, which is not written down before its exec: so that it is found.
+  package var successor: RunID?
   package init(id: RunID, kind: RunKind, pluginsOff: Bool) {
     self.id = id
     self.kind = kind

@@ -178,6 +178,7 @@ extension FieldWriter {
     instant(11, live.clearsAt)
     instant(12, live.deescalatesAt)
     flag(13, live.byOperator)
+    if let successor = live.successor { run(14, successor) }
   }
 
   private mutating func write(_ stop: LiveStop) {
@@ -481,6 +482,7 @@ extension FieldReader {
       case 11: live.clearsAt = try field.instant()
       case 12: live.deescalatesAt = try field.instant()
       case 13: live.byOperator = try field.flag()
+      case 14: live.successor = try field.run()
       default: break
       }
     }
