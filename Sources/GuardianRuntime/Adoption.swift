@@ -15,7 +15,10 @@ struct Survivors {
   /// - Parameter adoptees: Of all services. Processes of which nobody wrote down the number are looked for by the run's id,
   ///   which their environment carries.
   init(_ adoptees: [Adoptee]) {
-    let unwritten = Set(adoptees.filter { $0.process == nil && !$0.mainEnded }.map(\.run))
+    var unwritten = Set(adoptees.filter { $0.process == nil && !$0.mainEnded }.map(\.run))
+    for adoptee in adoptees where adoptee.mainEnded || ProcessLook(adoptee.process?.pid ?? 0) == nil {
+      if let successor = adoptee.successor { unwritten.insert(successor) }
+    }
     sweep = unwritten.isEmpty ? [:] : AdoptedProcess.find(runs: unwritten, in: landscape)
   }
 
@@ -23,6 +26,13 @@ struct Survivors {
     /// Guardian's own child, as after a switch to a new program: dead or alive, it is guardian's to reap.
     case child(ProcessIdentity)
     case stranger(AdoptedProcess)
+  }
+
+  /// What was started in an adoptee's place before anybody wrote that down, by its own id.
+  func successor(of adoptee: Adoptee) -> (RunID, Found)? {
+    guard let id = adoptee.successor, let look = sweep[id] else { return nil }
+    if look.parent == getpid() { return (id, .child(ProcessIdentity(look))) }
+    return AdoptedProcess.find(pid: look.pid, startTicks: look.startTicks).map { (id, .stranger($0)) }
   }
 
   /// Nil: it is gone, or was never there.
@@ -85,6 +95,7 @@ extension RunTable {
     let run = Run(request, for: service)
     run.oomKills = oom.refreshed()
     let facts = facts(of: service)
+    if let (id, found) = survivors.successor(of: adoptee) { alreadyBorn[id] = found }
     if adoptee.mainEnded {
       guard let leader = adoptee.process else { return shell.post(service, .emptied(run.id)) }
       run.child = RunningChild(leftoversOf: leader, run: run.id)
@@ -144,13 +155,34 @@ extension RunTable {
     }
   }
 
-  private func alive(_ run: Run, _ identity: ProcessIdentity, _ readinessKnown: Bool) {
+  /// The start that the machine has decided anew had come about before: it is not made twice.
+  func takeForStarted(_ run: Run, _ found: Survivors.Found) {
+    switch found {
+    case .child(let identity):
+      guard let handle = try? ProcessHandle.open(identity.pid) else { return }
+      run.child = RunningChild(pid: identity.pid, handle: handle, run: run.id)
+      alive(run, identity, nil)
+    case .stranger(let process):
+      run.child = RunningChild(process, run: run.id)
+      alive(run, ProcessIdentity(pid: process.pid, startTicks: process.startTicks), nil)
+      run.strangersEnd = try? StrangersEnd(process, loop: shell.loop) { [weak self, weak run] status in
+        guard let self, let run else { return }
+        run.strangersEnd = nil
+        _ = ended(ChildReaper.Ended(pid: run.pid, status: status), orphans: shell.orphans())
+      }
+    }
+  }
+
+  /// - Parameter readinessKnown: Nil where this is the outcome of a start.
+  private func alive(_ run: Run, _ identity: ProcessIdentity, _ readinessKnown: Bool?) {
     run.pid = identity.pid
     run.stage = .alive
     enter(run)
+    let (pid, ticks) = (identity.pid, identity.startTicks)
     shell.post(
       run.service,
-      .adopted(run.id, pid: identity.pid, startTicks: identity.startTicks, readinessKnown: readinessKnown))
+      readinessKnown.map { .adopted(run.id, pid: pid, startTicks: ticks, readinessKnown: $0) }
+        ?? .spawned(run.id, pid: pid, executable: nil, startTicks: ticks))
     watchReadiness(run)
     watchStream(run)
   }

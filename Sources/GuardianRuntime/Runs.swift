@@ -100,6 +100,8 @@ final class ServiceFacts {
 final class RunTable {
   unowned let shell: Shell
   private var runs: [RunID: Run] = [:]
+  /// Starts that an earlier guardian has carried out and not written down.
+  var alreadyBorn: [RunID: Survivors.Found] = [:]
   private var byPid: [Int32: RunID] = [:]
   private(set) var facts: [ServiceID: ServiceFacts] = [:]
   private var draining: [RunID] = []
@@ -141,6 +143,7 @@ final class RunTable {
   /// - Parameter refused: Guardian goes down: nothing is started any more, whatever has been decided before.
   func start(_ request: StartRequest, for service: ServiceID, refused: Bool) {
     let run = Run(request, for: service)
+    if let found = alreadyBorn.removeValue(forKey: request.run) { return takeForStarted(run, found) }
     if refused { return failed(run, Self.givenUp) }
     runs[run.id] = run
     facts(of: service).run = run.id
