@@ -31,6 +31,9 @@ package enum ServiceEvent: Hashable, Sendable {
   /// This process is proved to be the run's, and alive (or, where the main process had ended before, what is left of its
   /// set is). `readinessKnown`: a READY sent meanwhile would have been kept.
   case adopted(RunID, pid: Int32, startTicks: UInt64, readinessKnown: Bool)
+  /// A process with the id of this run's successor lives: it had ended, and a restart at once had followed it. Comes before
+  /// `ended`.
+  case superseded(RunID)
   case hookAdopted(RunID, pid: Int32, startTicks: UInt64)
 
   // The host.

@@ -160,6 +160,10 @@ extension ServiceMachine {
       turn.milestones.append(.stopped)
       return
     }
+    if run.superseded {
+      careful = true
+      return lateDeath(end, run, &turn)
+    }
     let clean = end.crashClass == .clean
     let leftAlone = clean ? spec.restart != .always : spec.restart == .never && run.kind != .trial
     if clean, leftAlone || (spec.kind == .task && !held) { return endedClean(end, run, &turn) }
@@ -268,7 +272,7 @@ extension ServiceMachine {
     pruneLateDeaths(turn.now.monotonic)
     save()
     let count = record.lateDeaths.count
-    if count <= spec.late.budget {
+    if count <= spec.late.budget || run.superseded {
       note(.lateDeath(count: count, budget: spec.late.budget), &turn)
       reason = "restarted at once after \(end.description)"
       return start(run.kind, atOnce: true, id: run.successor, byOperator: run.byOperator, &turn)

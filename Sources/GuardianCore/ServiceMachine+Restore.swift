@@ -434,6 +434,17 @@ extension ServiceMachine {
     run.startedAt = run.startedAt ?? now
   }
 
+  mutating func superseded(_ id: RunID) {
+    guard var run = phase.run, run.id == id, run.stage == .adopting else { return }
+    run.superseded = true
+    switch phase {
+    case .starting: phase = .starting(run)
+    case .running: phase = .running(run)
+    case .stopping(_, let stop): phase = .stopping(run, stop)
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .quarantined: break
+    }
+  }
+
   mutating func hookStarted(_ id: RunID, _ process: ProcessIdentity) {
     guard case .repairing(var repair) = phase, repair.hook?.id == id else { return }
     repair.hook?.process = process

@@ -154,6 +154,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var byOperator = false
     /// The id of the restart at once that would follow this run.
     var successor: RunID?
+    /// The successor was found alive: the restart at once has happened, whatever is known of the reasons.
+    var superseded = false
 
     package enum Stage: Hashable, Sendable {
       /// Decided, waiting for the record to be durable.
@@ -276,6 +278,7 @@ extension ServiceMachine {
     case .ready(let run): becameReady(run, &turn)
     case .adopted(let run, let pid, let startTicks, let readinessKnown):
       adopted(run, ProcessIdentity(pid: pid, startTicks: startTicks), readinessKnown: readinessKnown, &turn)
+    case .superseded(let run): superseded(run)
     case .hookAdopted(let hook, let pid, let startTicks):
       hookAdopted(hook, ProcessIdentity(pid: pid, startTicks: startTicks), &turn)
     case .watchdogPinged(let run):

@@ -95,7 +95,10 @@ extension RunTable {
     let run = Run(request, for: service)
     run.oomKills = oom.refreshed()
     let facts = facts(of: service)
-    if let (id, found) = survivors.successor(of: adoptee) { alreadyBorn[id] = found }
+    if let (id, found) = survivors.successor(of: adoptee) {
+      alreadyBorn[id] = found
+      shell.post(service, .superseded(run.id))
+    }
     if adoptee.mainEnded {
       guard let leader = adoptee.process else { return shell.post(service, .emptied(run.id)) }
       run.child = RunningChild(leftoversOf: leader, run: run.id)

@@ -166,7 +166,7 @@ struct Checker {
       models[index].permit = false
     case .executableSeen: freshened(index)
     case .looked, .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .deadline,
-      .hookStarted, .adopted, .hookAdopted:
+      .hookStarted, .adopted, .superseded, .hookAdopted:
       break
     }
   }

@@ -41,7 +41,7 @@ package struct DurabilityWorld {
   private var open: [Set<RunID>]
   private var closed: [Set<RunID>]
   private var counting: [Int]
-  private var born: [Set<RunID>]
+  private var successors: [Set<RunID>]
   // Guardian's own: gone with it.
   private var outbox: [(Int, Action)] = []
   private var inbox: [(Int, ServiceEvent)] = []
@@ -63,7 +63,7 @@ package struct DurabilityWorld {
     durable = Array(repeating: nil, count: services)
     open = Array(repeating: [], count: services)
     closed = open
-    born = open
+    successors = open
     counting = Array(repeating: 0, count: services)
     entries = Array(repeating: [], count: services)
     acknowledged = Array(repeating: nil, count: services)
@@ -111,9 +111,13 @@ package struct DurabilityWorld {
       if !open[service].isSubset(of: Set([Self.live(record.situation)].compactMap { $0 })) {
         throw violation(service, "the book has open lines for what does not live")
       }
-      if !born[service].isSubset(of: open[service].union(closed[service])) {
-        throw violation(service, "a run that is not in the book")
-      }
+    }
+  }
+
+  private static func successor(_ situation: Situation?) -> RunID? {
+    switch situation {
+    case .living(let run), .stopping(let run, _): run.successor
+    case .repairing, .stopped, .finished, .waiting, .backingOff, .quarantined, nil: nil
     }
   }
 
@@ -204,7 +208,7 @@ package struct DurabilityWorld {
   private mutating func goDown() throws(Violation) {
     for save in pending.prefix(dice.below(pending.count + 1)) {
       if bug == .bookWithoutRecord {
-        try book(save.entries, save.service)
+        try book(save.entries, save.service, counts: true)
       } else {
         try write(save)
       }
@@ -248,6 +252,7 @@ package struct DurabilityWorld {
   private mutating func answer(_ adoptee: Adoptee, _ service: Int) {
     if let successor = adoptee.successor, let main = mains[service], main.run == successor, main.alive {
       bornBefore.insert(successor)
+      inbox.append((service, .superseded(adoptee.run)))
     }
     let place = adoptee.isHook ? hooks[service] : mains[service]
     let found = place?.run == adoptee.run && place?.alive == true && bug != .notLookedFor
@@ -291,8 +296,13 @@ package struct DurabilityWorld {
         if mains[service]?.alive == true { throw violation(service, "a second run beside a living one") }
         if hooks[service] != nil { throw violation(service, "a run beside a hook") }
         if request.run == mains[service]?.run { throw violation(service, "one run, spawned twice") }
+        // A restart at once is written down alongside; it has a name that is known.
+        if !open[service].contains(request.run), Self.successor(durable[service]?.situation) != request.run,
+          !successors[service].contains(request.run)
+        {
+          throw violation(service, "started before it was written down")
+        }
         mains[service] = Process(run: request.run)
-        born[service].insert(request.run)
         spawns += 1
       }
       inbox.append((service, .spawned(request.run, pid: 2, executable: nil, startTicks: 2)))
@@ -327,7 +337,7 @@ package struct DurabilityWorld {
 
   // MARK: - The disk
 
-  private mutating func book(_ lines: [RunEntry], _ service: Int) throws(Violation) {
+  private mutating func book(_ lines: [RunEntry], _ service: Int, counts: Bool) throws(Violation) {
     for line in lines {
       switch line {
       case .opened(let id, _, _, _):
@@ -338,13 +348,18 @@ package struct DurabilityWorld {
       case .closed(let id, _, let outcome, _, _):
         if open[service].remove(id) == nil { throw violation(service, "an end without a start, or a second one") }
         closed[service].insert(id)
-        if case .ended(let end) = outcome, end.crashClass != .ordered, end.cause != .host { counting[service] += 1 }
+        if case .ended(let end) = outcome, counts, end.crashClass != .ordered,
+          end.cause != .host
+        {
+          counting[service] += 1 }
       }
     }
   }
 
   private mutating func write(_ save: Pending) throws(Violation) {
-    try book(save.entries, save.service)
+    // What is not wanted any more is not counted either.
+    try book(save.entries, save.service, counts: save.record.wanted == .up)
+    if let successor = Self.successor(save.record.situation) { successors[save.service].insert(successor) }
     durable[save.service] = save.record
     if open[save.service].count > 1 { throw violation(save.service, "two lines of the book are open") }
     if Self.neverForgets(save.service), save.record.quarantine == nil, save.record.step == .restart,

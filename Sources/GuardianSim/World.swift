@@ -629,6 +629,7 @@ package struct World {
     case .hookStarted(let hook, let pid, _): "hook \(short(hook)) started, pid \(pid)"
     case .adopted(let run, let pid, _, let known):
       "adopted \(short(run)), pid \(pid)\(known ? "" : ", readiness unknown")"
+    case .superseded(let run): "superseded \(short(run))"
     case .hookAdopted(let hook, let pid, _): "adopted hook \(short(hook)), pid \(pid)"
     case .begin: "begin"
     case .shutdown: "shutdown"
