@@ -275,7 +275,9 @@ extension ServiceMachine {
     if count <= spec.late.budget || run.superseded {
       note(.lateDeath(count: count, budget: spec.late.budget), &turn)
       reason = "restarted at once after \(end.description)"
-      return start(run.kind, atOnce: true, id: run.successor, byOperator: run.byOperator, &turn)
+      // At once, but never two steps ahead of what is written down: a later guardian would not know the second by its id.
+      let atOnce = run.writtenBy <= confirmed
+      return start(run.kind, atOnce: atOnce, id: run.successor, byOperator: run.byOperator, &turn)
     }
     died(early: end, run, &turn)
   }

@@ -452,7 +452,8 @@ extension ServiceMachine {
   }
 
   mutating func hookAdopted(_ id: RunID, _ process: ProcessIdentity, _ turn: inout Turn) {
-    guard case .repairing(var repair) = phase, var hook = repair.hook, hook.id == id, case .adopting(let until) = hook.stage
+    guard case .repairing(var repair) = phase, var hook = repair.hook, hook.id == id,
+      case .adopting(let until) = hook.stage
     else { return }
     // Allowed, and not written down that it began: it has its whole time.
     let began = hook.process != nil

@@ -79,6 +79,7 @@ extension ServiceMachine {
     record.openRun = run.id
     record.processHash = spec.process.fingerprint
     let ticket = save()
+    run.writtenBy = ticket
     if !atOnce { run.stage = .saving(ticket) }
     phase = .starting(run)
     if atOnce { requestSpawn(run, &turn) }

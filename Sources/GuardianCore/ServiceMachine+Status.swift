@@ -100,7 +100,9 @@ extension ServiceMachine {
     switch phase {
     case .stopped: return held && record.wanted == .up ? at(record.hold?.until, "start") : nil
     case .finished: return nil
-    case .waiting(let retryAt, _, _): return held ? at(record.hold?.until, "start") : at(retryAt < .distantFuture ? retryAt : nil, "start")
+    case .waiting(let retryAt, _, _):
+      if held { return at(record.hold?.until, "start") }
+      return at(retryAt < .distantFuture ? retryAt : nil, "start")
     case .backingOff(let until, let next):
       let action = next == .act && record.step == .repair && !observing ? "repair" : "start"
       return held ? at(record.hold?.until, action) : at(until, action)

@@ -154,6 +154,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var byOperator = false
     /// The id of the restart at once that would follow this run.
     var successor: RunID?
+    /// The save that wrote down this run and its successor's id.
+    var writtenBy = Ticket.none
     /// The successor was found alive: the restart at once has happened, whatever is known of the reasons.
     var superseded = false
 

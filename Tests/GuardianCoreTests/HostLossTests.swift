@@ -251,10 +251,10 @@ private struct Machine {
     var open: Set<RunID> = []
     for entry in machine.entries {
       switch entry {
-      case .opened(let id, _, _, _): 
+      case .opened(let id, _, _, _):
         let fresh = open.insert(id).inserted
         #expect(fresh)
-      case .closed(let id, _, _, _, _): 
+      case .closed(let id, _, _, _, _):
         let known = open.remove(id) != nil
         #expect(known)
       }
