@@ -1,5 +1,5 @@
 package import GuardianCore
-package import GuardianModel
+import GuardianModel
 
 /// A guardian that is killed between any two of its actions, restarted, and rebooted under, while its services live and
 /// die: what it has written down must be true, and enough.

@@ -83,6 +83,7 @@ struct Maker {
     live.clearsAt = maybe { $0.instant() }
     live.deescalatesAt = maybe { $0.instant() }
     live.byOperator = flag()
+    if flag() { live.successor = run() }
     return live
   }
   mutating func death() -> Death {
@@ -156,7 +157,7 @@ struct Maker {
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
   #expect(Mirror(reflecting: ServiceRecord()).children.count == 19)
-  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 13)
+  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 14)
 }
 
 @Test func `purposes and outcomes of runs read back as they were written`() {
