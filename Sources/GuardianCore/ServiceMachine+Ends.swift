@@ -86,7 +86,7 @@ extension ServiceMachine {
   mutating func emptied(_ id: RunID, _ turn: inout Turn) {
     guard case .stopping(let run, let stop) = phase, run.id == id, let death = stop.death else { return }
     endsUnseen = stop.unseen
-    if stop.unseen, run.pid == nil { return concludeNotBegun(run, stop, &turn) }
+    if stop.unseen, run.pid == nil, !run.superseded { return concludeNotBegun(run, stop, &turn) }
     let at = stop.diedAt ?? turn.now
     let uptime = run.startedAt.map { at.monotonic - $0 } ?? .zero
     let cause: Cause
@@ -108,6 +108,7 @@ extension ServiceMachine {
     if ordered {
       record.lastEnd = end
       note(.ended(end), &turn)
+      if run.superseded { return goOnWithSuccessor(of: run, stop.purpose, &turn) }
       return concludeStop(run, stop, &turn)
     }
     phase = .stopped
@@ -116,6 +117,14 @@ extension ServiceMachine {
     if stop.thenStart { judged.wasReady = true }
     judge(end, of: judged, traced: death.traced, &turn)
     if stop.thenStart, phase.run == nil { _ = orderStart(by: "", &turn) }
+  }
+
+  /// The run that was to be stopped had been followed by another, which now has to go in its place.
+  private mutating func goOnWithSuccessor(of run: Run, _ purpose: Stop.Purpose, _ turn: inout Turn) {
+    phase = .stopped
+    careful = true
+    start(run.kind, atOnce: true, id: run.successor, &turn)
+    if let successor = phase.run { stopRun(successor, purpose, &turn) }
   }
 
   /// An ordered stop is complete.
@@ -152,6 +161,15 @@ extension ServiceMachine {
     if !run.wasReady { turn.milestones.append(.failed(end.description)) }
     phase = .stopped
     if end.crashClass != .clean { notify(.onCrash, reason: end.description, &turn) }
+    if run.superseded {
+      careful = true
+      lateDeath(end, run, &turn)
+      // An order has come before it was known that there is something to be stopped.
+      if record.wanted == .down || shuttingDown || removed, let successor = phase.run {
+        stopRun(successor, .order, &turn)
+      }
+      return
+    }
     guard !removed else { return forget(&turn) }
     guard record.wanted == .up, !shuttingDown else {
       if record.quarantine != nil { phase = .quarantined }
@@ -159,10 +177,6 @@ extension ServiceMachine {
       note(.stopped, &turn)
       turn.milestones.append(.stopped)
       return
-    }
-    if run.superseded {
-      careful = true
-      return lateDeath(end, run, &turn)
     }
     let clean = end.crashClass == .clean
     let leftAlone = clean ? spec.restart != .always : spec.restart == .never && run.kind != .trial

@@ -246,9 +246,6 @@ package struct DurabilityWorld {
       if mains[service]?.alive == false { mains[service] = nil }
       inbox.append((service, .begin))
     }
-    // Before anybody can ask for anything, as the shell does it; what is to be done about it may still be cut short.
-    for (service, event) in inbox { fleet.handle(event, for: ids[service], now: now) }
-    inbox = []
     for output in fleet.takeOutput() { if case .act(let id, let action) = output { outbox.append((id.index, action)) } }
   }
 
