@@ -16,6 +16,17 @@ package enum Situation: Hashable, Sendable {
   case quarantined
 }
 
+extension Situation {
+  /// What lives, or may live: the run or the hook, and what may have followed the run at once.
+  package var runs: [RunID] {
+    switch self {
+    case .living(let run), .stopping(let run, _): [run.id] + (run.successor.map { [$0] } ?? [])
+    case .repairing(let repair): repair.hook.map { [$0.id] } ?? []
+    case .stopped, .finished, .waiting, .backingOff, .quarantined: []
+    }
+  }
+}
+
 /// What names a process for the life of the machine.
 package struct ProcessIdentity: Hashable, Sendable {
   package var pid: Int32

@@ -16,10 +16,16 @@ struct Survivors {
   ///   which their environment carries.
   init(_ adoptees: [Adoptee]) {
     var unwritten = Set(adoptees.filter { $0.process == nil && !$0.mainEnded }.map(\.run))
-    for adoptee in adoptees where adoptee.mainEnded || ProcessLook(adoptee.process?.pid ?? 0) == nil {
+    for adoptee in adoptees where adoptee.mainEnded || !Self.lives(adoptee.process) {
       if let successor = adoptee.successor { unwritten.insert(successor) }
     }
     sweep = unwritten.isEmpty ? [:] : AdoptedProcess.find(runs: unwritten, in: landscape)
+  }
+
+  /// Its number may be another's by now.
+  private static func lives(_ process: ProcessIdentity?) -> Bool {
+    guard let process, let look = ProcessLook(process.pid) else { return false }
+    return !look.isDead && (process.startTicks == 0 || look.startTicks == process.startTicks)
   }
 
   enum Found {
@@ -31,8 +37,12 @@ struct Survivors {
   /// What was started in an adoptee's place before anybody wrote that down, by its own id.
   func successor(of adoptee: Adoptee) -> (RunID, Found)? {
     guard let id = adoptee.successor, let look = sweep[id] else { return nil }
-    if look.parent == getpid() { return (id, .child(ProcessIdentity(look))) }
-    return AdoptedProcess.find(pid: look.pid, startTicks: look.startTicks).map { (id, .stranger($0)) }
+    return Self.found(look).map { (id, $0) }
+  }
+
+  private static func found(_ look: ProcessLook) -> Found? {
+    if look.parent == getpid() { return .child(ProcessIdentity(look)) }
+    return AdoptedProcess.find(pid: look.pid, startTicks: look.startTicks).map { .stranger($0) }
   }
 
   /// Nil: it is gone, or was never there.
@@ -40,8 +50,32 @@ struct Survivors {
     guard let identity = adoptee.process ?? sweep[adoptee.run].map({ ProcessIdentity($0) }),
       let look = ProcessLook(identity.pid), identity.startTicks == 0 || look.startTicks == identity.startTicks
     else { return nil }
-    if look.parent == getpid() { return .child(ProcessIdentity(look)) }
-    return AdoptedProcess.find(pid: look.pid, startTicks: look.startTicks).map { .stranger($0) }
+    return Self.found(look)
+  }
+}
+
+extension Survivors.Found {
+  var identity: ProcessIdentity {
+    switch self {
+    case .child(let identity): identity
+    case .stranger(let process): ProcessIdentity(pid: process.pid, startTicks: process.startTicks)
+    }
+  }
+
+  func child(of run: RunID) -> RunningChild {
+    switch self {
+    case .child(let identity): RunningChild(own: identity, run: run)
+    case .stranger(let process): RunningChild(process, run: run)
+    }
+  }
+
+  /// Nil for a child, whose end is told by SIGCHLD.
+  func watchEnd(_ loop: EventLoop, _ ended: @escaping (ChildReaper.Ended) -> Void) -> StrangersEnd? {
+    switch self {
+    case .child: nil
+    case .stranger(let process):
+      StrangersEnd(process, loop: loop) { ended(ChildReaper.Ended(pid: process.pid, status: $0)) }
+    }
   }
 }
 
@@ -59,12 +93,15 @@ final class StrangersEnd {
   /// How often its parent is given time to reap it: only then does the kernel tell how it went.
   private static let patience = 200
   private static let pause = Duration.milliseconds(5)
+  private static let rarely = Duration.seconds(1)
 
-  init(_ process: AdoptedProcess, loop: EventLoop, ended: @escaping (ExitStatus) -> Void) throws(SystemError) {
+  init(_ process: AdoptedProcess, loop: EventLoop, ended: @escaping (ExitStatus) -> Void) {
     self.process = process
     self.ended = ended
-    timer = try loop.timer(.monotonic, priority: .deaths) { [weak self] in self?.ask() }
-    source = try loop.onIO(process.pidfd, .read, priority: .deaths) { [weak self] _ in self?.gone() }
+    timer = try? loop.timer(.monotonic, priority: .deaths) { [weak self] in self?.ask() }
+    source = try? loop.onIO(process.pidfd, .read, priority: .deaths) { [weak self] _ in self?.gone() }
+    // Where no more can be watched it is asked now and then: late news of an end is better than none.
+    if source == nil { askLater(Self.rarely) }
   }
   deinit {
     source?.cancel()
@@ -78,11 +115,14 @@ final class StrangersEnd {
   }
 
   private func ask() {
+    guard process.hasEnded else { return askLater(Self.rarely) }
     tries += 1
     if let status = process.exitStatus(patient: tries < Self.patience) { return ended(status) }
-    guard tries < Self.patience else { return ended(.unseen) }
-    timer?.arm(at: (SystemClocks.monotonic() + Self.pause).nanoseconds)
+    if tries >= Self.patience { return ended(.unseen) }
+    askLater(Self.pause)
   }
+
+  private func askLater(_ time: Duration) { timer?.arm(at: (SystemClocks.monotonic() + time).nanoseconds) }
 }
 
 extension RunTable {
@@ -109,20 +149,7 @@ extension RunTable {
         service, .adopted(run.id, pid: leader.pid, startTicks: leader.startTicks, readinessKnown: false))
       return drain(run)
     }
-    var readinessKnown = true
-    if spec.needsNotifySocket {
-      let path = "\(shell.directories.notifyDirectory)/\(spec.name)"
-      do throws(SystemError) {
-        if let number = kept.notifySockets.removeValue(forKey: spec.name) {
-          try listen(facts, NotifySocket(adopting: number, path: path), service)
-        } else {
-          readinessKnown = false
-          try makeNotifySocket(facts, spec, service)
-        }
-      } catch {
-        shell.log.note(.warning, "\(spec.name): its notifications are not heard: \(error)")
-      }
-    }
+    var readinessKnown = listenAgain(facts, spec, service, kept)
     if case .descriptor = spec.ready {
       run.readyPipe = kept.readyPipes.removeValue(forKey: run.id).map { OwnedFD(adopting: $0) }
       if run.readyPipe == nil { readinessKnown = false }
@@ -143,41 +170,42 @@ extension RunTable {
       shell.post(service, .ended(run.id, Death(.unseen, leftovers: leftovers)))
       if leftovers == 0 { return leader == nil ? shell.post(service, .emptied(run.id)) : emptied(run) }
       drain(run)
-    case .child(let identity)?:
-      guard let handle = try? ProcessHandle.open(identity.pid) else { return }
-      run.child = RunningChild(pid: identity.pid, handle: handle, run: run.id)
-      alive(run, identity, readinessKnown)
-    case .stranger(let process)?:
-      run.child = RunningChild(process, run: run.id)
-      alive(run, ProcessIdentity(pid: process.pid, startTicks: process.startTicks), readinessKnown)
-      run.strangersEnd = try? StrangersEnd(process, loop: shell.loop) { [weak self, weak run] status in
-        guard let self, let run else { return }
-        run.strangersEnd = nil
-        _ = ended(ChildReaper.Ended(pid: run.pid, status: status), orphans: shell.orphans())
-      }
+    case let found?: take(run, found, readinessKnown)
     }
   }
 
   /// The start that the machine has decided anew had come about before: it is not made twice.
   func takeForStarted(_ run: Run, _ found: Survivors.Found) {
-    switch found {
-    case .child(let identity):
-      guard let handle = try? ProcessHandle.open(identity.pid) else { return }
-      run.child = RunningChild(pid: identity.pid, handle: handle, run: run.id)
-      alive(run, identity, nil)
-    case .stranger(let process):
-      run.child = RunningChild(process, run: run.id)
-      alive(run, ProcessIdentity(pid: process.pid, startTicks: process.startTicks), nil)
-      run.strangersEnd = try? StrangersEnd(process, loop: shell.loop) { [weak self, weak run] status in
-        guard let self, let run else { return }
-        run.strangersEnd = nil
-        _ = ended(ChildReaper.Ended(pid: run.pid, status: status), orphans: shell.orphans())
+    _ = listenAgain(facts(of: run.service), run.request.spec, run.service, .none)
+    take(run, found, nil)
+  }
+
+  /// - Returns: Whether all that the service has said meanwhile has been kept.
+  private func listenAgain(
+    _ facts: ServiceFacts, _ spec: ServiceSpec, _ service: ServiceID, _ kept: KeptDescriptors
+  ) -> Bool {
+    guard spec.needsNotifySocket, facts.notify == nil else { return true }
+    do throws(SystemError) {
+      if let number = kept.notifySockets.removeValue(forKey: spec.name) {
+        try listen(facts, NotifySocket(adopting: number, path: shell.directories.notifySocket(of: spec.name)), service)
+        return true
       }
+      try makeNotifySocket(facts, spec, service)
+    } catch {
+      shell.log.note(.warning, "\(spec.name): its notifications are not heard: \(error)")
     }
+    return false
   }
 
   /// - Parameter readinessKnown: Nil where this is the outcome of a start.
-  private func alive(_ run: Run, _ identity: ProcessIdentity, _ readinessKnown: Bool?) {
+  private func take(_ run: Run, _ found: Survivors.Found, _ readinessKnown: Bool?) {
+    let identity = found.identity
+    run.child = found.child(of: run.id)
+    run.strangersEnd = found.watchEnd(shell.loop) { [weak self, weak run] end in
+      guard let self, let run else { return }
+      run.strangersEnd = nil
+      _ = ended(end, orphans: shell.orphans())
+    }
     run.pid = identity.pid
     run.stage = .alive
     enter(run)
@@ -234,18 +262,12 @@ extension HookTable {
   func adopt(_ adoptee: Adoptee, _ request: HookRequest, for service: ServiceID, from survivors: Survivors) {
     let found = survivors.find(adoptee)
     guard let found else { return shell.post(service, .hookEnded(adoptee.run, .failed(.unseen))) }
-    switch found {
-    case .child(let identity):
-      guard let handle = try? ProcessHandle.open(identity.pid) else { return }
-      enter(request, service, RunningChild(pid: identity.pid, handle: handle, run: adoptee.run))
-      shell.post(service, .hookAdopted(adoptee.run, pid: identity.pid, startTicks: identity.startTicks))
-    case .stranger(let process):
-      let hook = enter(request, service, RunningChild(process, run: adoptee.run))
-      shell.post(service, .hookAdopted(adoptee.run, pid: process.pid, startTicks: process.startTicks))
-      hook.strangersEnd = try? StrangersEnd(process, loop: shell.loop) { [weak self] status in
-        guard let self else { return }
-        _ = ended(ChildReaper.Ended(pid: process.pid, status: status), orphans: shell.orphans())
-      }
+    let hook = enter(request, service, found.child(of: adoptee.run))
+    let identity = found.identity
+    shell.post(service, .hookAdopted(adoptee.run, pid: identity.pid, startTicks: identity.startTicks))
+    hook.strangersEnd = found.watchEnd(shell.loop) { [weak self] end in
+      guard let self else { return }
+      _ = ended(end, orphans: shell.orphans())
     }
   }
 }

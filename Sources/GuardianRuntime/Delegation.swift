@@ -75,8 +75,10 @@ struct KnownProcesses {
 
   mutating func insert(_ child: RunningChild, _ run: RunID) {
     if child.isAlive { leaders.insert(child.pid) }
-    runs.insert("INVOCATION_ID=\(run)")
+    insert(run)
   }
+
+  mutating func insert(_ run: RunID) { runs.insert("INVOCATION_ID=\(run)") }
 
   func contains(_ pid: Int32) -> Bool {
     var next = pid

@@ -1,5 +1,6 @@
 import Glibc
 import GuardianLinux
+import GuardianModel
 
 /// Where this guardian lives.
 package struct Directories: Hashable, Sendable {
@@ -38,6 +39,7 @@ package struct Directories: Hashable, Sendable {
 
   package var controlSocket: String { runtime + "/control.sock" }
   package var notifyDirectory: String { runtime + "/notify" }
+  func notifySocket(of service: ServiceName) -> String { "\(notifyDirectory)/\(service)" }
 }
 
 func environmentVariable(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }

@@ -58,7 +58,7 @@ final class HookTable {
   }
 
   /// One that an earlier guardian started.
-  @discardableResult func enter(_ request: HookRequest, _ service: ServiceID, _ child: RunningChild) -> Hook {
+  func enter(_ request: HookRequest, _ service: ServiceID, _ child: RunningChild) -> Hook {
     let hook = Hook(request, service)
     hook.child = child
     hooks[request.id] = hook

@@ -1,3 +1,4 @@
+import Glibc
 import GuardianLinux
 import GuardianModel
 
@@ -9,6 +10,7 @@ final class RunningChild {
   private let set: ProcessSet
   private var mainLives = true
   private var adopted: AdoptedProcess?
+  private var isOwn = false
 
   init(_ child: consuming Child, run: RunID) {
     pid = child.pid
@@ -26,11 +28,12 @@ final class RunningChild {
   }
 
   /// Guardian's own child that an earlier program of the same process started.
-  init(pid: Int32, handle: consuming OwnedFD, run: RunID) {
-    self.pid = pid
-    set = ProcessSet(leader: pid, run: run)
+  init(own process: ProcessIdentity, run: RunID) {
+    pid = process.pid
+    set = ProcessSet(leader: process.pid, run: run)
     pending = nil
-    self.handle = consume handle
+    handle = try? ProcessHandle.open(process.pid)
+    isOwn = true
   }
 
   /// One that an earlier guardian started, and that has another parent now.
@@ -68,6 +71,8 @@ final class RunningChild {
   func signal(_ signal: Signal) {
     if let number = handle?.number { _ = try? ProcessHandle.signal(number, signal) }
     if let number = adopted?.pidfd { _ = try? ProcessHandle.signal(number, signal) }
+    // No descriptor was to be had for it; nobody else reaps it, so its number is its own as long as it has not ended.
+    if handle == nil, isOwn, mainLives { kill(pid, signal.number) }
     pending?.signal(signal)
   }
 

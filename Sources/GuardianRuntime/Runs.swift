@@ -439,7 +439,7 @@ final class RunTable {
     try listen(
       facts,
       NotifySocket(
-        path: "\(shell.directories.notifyDirectory)/\(spec.name)", uid: spec.process.identity?.uid ?? geteuid()),
+        path: shell.directories.notifySocket(of: spec.name), uid: spec.process.identity?.uid ?? geteuid()),
       service)
     if let number = facts.notify?.descriptor { shell.keep(number, of: spec.name) }
   }

@@ -36,7 +36,11 @@ final class Shell {
   private var storeState = Store.State.durable
   /// What the store remembers of services that have not been added yet.
   private var stored: [ServiceName: StoredRecord]
-  var openRuns: [RunEntry]
+  private var openRuns: [RunEntry]
+  /// The guardian before this one ran in this boot of the machine.
+  private let sameBoot: Bool
+  /// Lines of the book of runs whose record has not come yet: both are written in one transaction.
+  private var unfiled: [ServiceID: [RunEntry]] = [:]
   let kept: KeptDescriptors
   /// Held as long as this process lives, whichever program it runs.
   var locks: [DirectoryLock] = []
@@ -48,8 +52,6 @@ final class Shell {
   lazy var upgrade = Upgrade(self)
   /// Guardian does not trust itself until then.
   private var observeTimer: EventSource?
-  /// Survivors have been taken over; whoever is in guardian's group beside them belongs to nobody.
-  private var hasAdopted = false
   private let orphanWatch = OrphanWatch()
   // Made right after `self`, which they refer to.
   var runs: RunTable!
@@ -121,6 +123,7 @@ final class Shell {
     self.takeOver = takeOver
     stored = remembered.services
     openRuns = remembered.openRuns
+    sameBoot = remembered.bootID == BootID.current()
     loop = try EventLoop()
     worker = try Worker(loop: loop)
     spawner = try Spawner()
@@ -156,6 +159,7 @@ final class Shell {
   func run() -> Int32 {
     // Nobody keeps what was read: the fleet has what it needs of it.
     observeAfterFaults()
+    closeForgottenRuns()
     take(surroundings.loader(directories.configuration).load())
     endForeigners()
     let takenUp = takeUpRest()
@@ -226,9 +230,11 @@ final class Shell {
       switch output {
       case .act(let id, .save(let record, let ticket)):
         if let name = names[id] { saves.append(Store.Save(id: id, name: name, record: record, ticket: ticket)) }
-      case .act(_, .enter(let entry)): entries.append(entry)
+        entries += unfiled.removeValue(forKey: id) ?? []
+      case .act(let id, .enter(let entry)): unfiled[id, default: []].append(entry)
       case .act(let id, .forget):
         if let name = names[id] { forgotten.append(name) }
+        entries += unfiled.removeValue(forKey: id) ?? []
         perform(.forget, for: id)
       // Said when it has been done: a start does not wait for the words about the death before it.
       case .act(let id, .record(let occurrence)):
@@ -415,11 +421,8 @@ final class Shell {
     }
     var told = ReloadChange()
     var added: [ServiceID] = []
-    for name in change.removed {
-      guard let id = fleet.id(named: name) else { continue }
-      told.removed.append(name.text)
-      fleet.handle(.removed, for: id, now: now)
-    }
+    var gone = change.removed.compactMap { fleet.id(named: $0) }
+    told.removed = gone.compactMap { names[$0]?.text }
     for spec in change.defined {
       if let id = fleet.id(named: spec.name) {
         let isNew = fleet.latestSpec(of: id) != spec
@@ -436,9 +439,9 @@ final class Shell {
     if loaded.listed {
       let known = Set(loaded.services.map(\.name)).union(loaded.invalid)
       for name in stored.keys.sorted() where !known.contains(name) && fleet.id(named: name) == nil {
-        let id = add(ServiceSpec(name: name, process: ProcessSpec(command: ["/"])), now)
+        let id = addUndefined(name, now)
         added.append(id)
-        fleet.handle(.removed, for: id, now: now)
+        gone.append(id)
       }
     }
     beforeFirstDeed?()
@@ -446,6 +449,7 @@ final class Shell {
     failPoint("adopt.before")
     adopt(added)
     failPoint("adopt.after")
+    for id in gone { fleet.handle(.removed, for: id, now: now) }
     for id in added { fleet.handle(.begin, for: id, now: now) }
     return told
   }
@@ -456,7 +460,35 @@ final class Shell {
     return id
   }
 
+  /// What is remembered and has no definition: good for nothing but to be stopped.
+  private func addUndefined(_ name: ServiceName, _ now: Now) -> ServiceID {
+    // Whether its definition has changed, nobody can say.
+    stored[name]?.record.processHash = 0
+    return add(ServiceSpec(name: name, process: ProcessSpec(command: ["/"])), now)
+  }
+
   // MARK: What an earlier guardian left
+
+  /// Starts without an end that no record knows of, as after damage, get one before anything is started.
+  private func closeForgottenRuns() {
+    let known = Set(stored.values.flatMap { $0.record.situation.runs })
+    let now = SystemClocks.now()
+    let entries = openRuns.compactMap { entry -> RunEntry? in
+      guard case .opened(let id, let service, let purpose, let at) = entry, !known.contains(id) else { return nil }
+      let outcome: RunOutcome =
+        switch purpose {
+        case .main:
+          .ended(
+            End(
+              run: id, status: .unseen, cause: sameBoot ? .unknown : .host, crashClass: .unknown, at: now.wall,
+              uptime: max(.zero, .nanoseconds(now.wall.nanoseconds.subtractingSaturating(at.nanoseconds)))))
+        case .repair: .hook(.failed(.unseen))
+        }
+      return .closed(id, service: service, outcome, at: now.wall, madeUp: true)
+    }
+    openRuns = []
+    if !entries.isEmpty { store.submit(entries: entries, now: now) }
+  }
 
   /// Takes over what lives, and finds out what has died meanwhile.
   private func adopt(_ added: [ServiceID]) {
@@ -479,6 +511,9 @@ final class Shell {
     var known = KnownProcesses()
     for run in runs.all { if let child = run.child { known.insert(child, run.id) } }
     for hook in hooks.all { if let child = hook.child { known.insert(child, hook.request.id) } }
+    for (run, found) in runs.alreadyBorn { known.insert(found.child(of: run), run) }
+    // Of those whose files cannot be read now: they are taken over when they can.
+    for record in stored.values { for run in record.record.situation.runs { known.insert(run) } }
     let ended = group.endForeigners(patience: .seconds(5), except: known)
     if ended > 0 {
       log.note(.warning, "ended \(processes(ended)) that an earlier guardian left in its control group")
@@ -674,11 +709,19 @@ final class Shell {
     guard !stopping else { return log.note(.info, "\(why) again: already stopping") }
     stopping = true
     log.note(.notice, "\(why): stopping everything")
+    stopUndefined()
     var patience = Duration.zero
     for id in fleet.ids { patience = max(patience, fleet.spec(of: id)?.stop.timeout ?? .zero) }
     host?.stopping(patience: patience + .seconds(10))
     fleet.shutDown(now: SystemClocks.now())
     fleetTold = true
+  }
+
+  /// Of services whose files were never valid in this guardian's life, but whose processes an earlier one has left.
+  private func stopUndefined() {
+    let now = SystemClocks.now()
+    let left = stored.filter { $0.value.sameBoot && !$0.value.record.situation.runs.isEmpty }.keys.sorted()
+    adopt(left.map { addUndefined($0, now) })
   }
 
   /// Whoever escaped its run's set and has no other parent left than guardian: stopped means that nothing is left.

@@ -274,4 +274,34 @@ private struct Machine {
     #expect(c.spawns.count == 2 && c.run == foretold)
     #expect(c.openEntries == [c.run])
   }
+
+  @Test(arguments: ["stop", "restart", "removal"])
+  func `what comes before it is known that a restart had happened, stops what was started by it`(order: String) {
+    var c = Conversation(service())
+    c.settle()
+    c.guardianDies()
+    guard let adoptee = c.adoptee, let foretold = adoptee.successor else {
+      Issue.record("nobody to be looked for")
+      return
+    }
+    switch order {
+    case "stop": c.order(.stop(untilBoot: false), wait: false)
+    case "restart": c.order(.restart, wait: false)
+    default: c.tell(.removed)
+    }
+    c.tell(.superseded(adoptee.run))
+    c.tell(.ended(adoptee.run, Death(.unseen)))
+    c.tell(.emptied(adoptee.run))
+    // The shell finds it alive and makes no second one of it; told to go, it goes.
+    #expect(c.run == foretold && c.phase == .stopping)
+    c.tell(.spawned(foretold, pid: 9, executable: nil, startTicks: 9))
+    #expect(c.signals.last?.signal == .term)
+    c.tell(.ended(foretold, Death(.signal(.term, core: false))))
+    c.tell(.emptied(foretold))
+    switch order {
+    case "stop": #expect(c.phase == .stopped)
+    case "restart": #expect(c.spawns.count == 3 && c.run != foretold)
+    default: #expect(c.forgotten)
+    }
+  }
 }

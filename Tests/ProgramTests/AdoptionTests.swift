@@ -192,6 +192,60 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `a service whose file has become invalid meanwhile is left alone, and taken over when it is mended`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["web": settling, "other": settling])
+      let before = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      guardian.kill()
+      try guardian.configure("web", "command: [/bin/sleep\n")
+      try await guardian.startAgain()
+      #expect(try await guardian.status("web")["phase"].string == "quarantined")
+      #expect(isAlive(Int32(try #require(before["pid"].int))))
+      try guardian.configure("web", settling)
+      #expect(try await guardian.control("reload").code == 0)
+      let after = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      #expect(after["pid"] == before["pid"] && after["run"] == before["run"], "\(before) \(after)")
+      try await guardian.stop()
+    }
+
+    @Test func `an orderly stop ends also what has no valid file any more, and keeps what is remembered of it`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["web": settling, "other": settling])
+      let before = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      guardian.kill()
+      try guardian.configure("web", "command: [/bin/sleep\n")
+      try await guardian.startAgain()
+      try await guardian.stop()
+      #expect(!isAlive(Int32(try #require(before["pid"].int))))
+      try guardian.configure("web", settling)
+      try await guardian.startAgain()
+      try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      try await guardian.stop()
+    }
+
+    @Test func `without a configuration that can be read nothing is stopped, and all is taken over when it is back`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["web": settling])
+      let before = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      guardian.kill()
+      rename(scratch.path + "/config/services", scratch.path + "/config/away")
+      symlink("services", scratch.path + "/config/services")
+      try await guardian.startAgain()
+      #expect(isAlive(Int32(try #require(before["pid"].int))))
+      unlink(scratch.path + "/config/services")
+      rename(scratch.path + "/config/away", scratch.path + "/config/services")
+      #expect(try await guardian.control("reload").code == 0)
+      let after = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      #expect(after["pid"] == before["pid"], "\(before) \(after)")
+      try await guardian.stop()
+    }
+
     @Test func `the state is durable, and a second guardian names the first and touches nothing`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(scratch, services: ["web": settling])

@@ -72,6 +72,13 @@ extension Programs {
       try expect("heard-by-nobody", "sent")
     }
 
+    @Test func `a service whose file is not valid at guardian's start is left alone, and taken over when it is mended`()
+      throws
+    {
+      try expect("unreadable", "\"phase\":\"quarantined\"")
+      try expect("mended", "same")
+    }
+
     @Test func `the end of a service that was taken over is noticed, with its exit status`() throws {
       let leaver = try #require(try JSON(facts["killed-leaver"])["services"].array.first)
       #expect(leaver["phase"].string == "finished", "\(leaver)")
