@@ -57,7 +57,7 @@ private final class Storm {
 
   /// Each dies in its own way; `doomed` never live long enough to settle.
   private static let fleet: [(name: String, body: String, yaml: String)] =
-    (1...4).map { ("steady-\($0)", "rest", "startup-window: 1s") }
+    (1...10).map { ("steady-\($0)", "rest", "startup-window: 1s") }
     + [
       ("notifies", "systemd-notify --ready; rest", "ready: notify\nstartup-window: 1s"),
       ("toggled", "rest", "startup-window: 100ms"),
