@@ -245,9 +245,9 @@ struct Composer {
       (line, column) = (contextLine, contextColumn)
     } else if byte(atLine: mark.line, column: mark.column) == UInt8(ascii: "\t") {
       (what, why) = ("not YAML: a tab at the start of a value or in the indentation", "indent with blanks")
-    } else if problem.contains("mapping values are not allowed") {
+    } else if problem.hasPrefix("mapping values are not allowed") {
       why = "a second ': ' on the line, or wrong indentation; a value with ': ' in it needs quotes"
-    } else if problem.contains("cannot start any token") {
+    } else if problem.hasSuffix("cannot start any token") {
       why = "a value that starts with @ or ` or % needs quotes"
     } else if !context.isEmpty {
       why = context + (contextLine != line ? " that starts at line \(contextLine)" : "")

@@ -13,7 +13,8 @@ struct DelegatedGroup {
 
   /// Nil unless systemd has started this process and has delegated its group to it.
   init?() {
-    guard Surroundings.startedBySystemd, let own = Self.group(of: "self"), own != "/", !own.contains("..")
+    guard Surroundings.startedBySystemd, let own = Self.group(of: "self"), own != "/",
+      !own.split(separator: "/").contains("..")
     else { return nil }
     // The tree is mounted alone, or beside version 1.
     guard

@@ -80,7 +80,7 @@ final class Shell {
   private var reloads: [(Reloaded) -> Void] = []
   var reloading = false
   /// Since the heap was last tidied.
-  private var configurationRead = false
+  private var heapIsUntidy = false
   var stopping = false
   private var allStopped = false
   private var endTimer: EventSource?
@@ -168,8 +168,8 @@ final class Shell {
     if let takenUp { control.tookOver(takenUp) }
     while exitStatus == nil {
       let busy = fleetTold || !inbox.isEmpty || done < outputs.count || !answered.isEmpty
-      if !busy, configurationRead {
-        configurationRead = false
+      if !busy, heapIsUntidy {
+        heapIsUntidy = false
         Heap.giveBack()
       }
       asleepSince = SystemClocks.monotonic()
@@ -407,7 +407,7 @@ final class Shell {
   }
 
   @discardableResult private func take(_ loaded: LoadedConfiguration) -> ReloadChange {
-    configurationRead = true
+    heapIsUntidy = true
     let now = SystemClocks.now()
     fleetTold = true
     let inForce = fleet.ids.compactMap { names[$0] }
@@ -556,6 +556,8 @@ final class Shell {
 
   func storeAnswered() {
     answered += store.takeAnswers()
+    // What many saves have taken while they waited for the disk is not needed again soon.
+    if answered.count > Self.queueKept { heapIsUntidy = true }
     for note in store.takeNotes() { log.note(.warning, note) }
     failPoint("save.durable")
     noticeStore()
