@@ -29,7 +29,7 @@ package final class FaultMarks {
     var about = stat()
     guard fstat(raw, &about) == 0 else { throw SystemError.last("look at", path) }
     guard about.st_mode & S_IFMT == S_IFREG else { throw SystemError("use", path, errno: EINVAL) }
-    boot = bootID.utf8.reduce(0xcbf2_9ce4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01b3 }
+    boot = Fingerprint.of(bootID.utf8)
     // A mark that came only in part (a full disk) would put all later ones out of step.
     if about.st_size > off_t(Self.kept * Self.size) || about.st_size % off_t(Self.size) != 0 {
       let newest = raws().suffix(Self.kept)

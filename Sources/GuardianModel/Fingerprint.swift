@@ -1,6 +1,13 @@
 /// 64 bits of FNV-1a: the same for the same text in every build and on every machine.
-private struct Fingerprint {
+package struct Fingerprint {
   private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
+
+  /// Of bytes as they are, without their number.
+  package static func of(_ bytes: some Sequence<UInt8>) -> UInt64 {
+    var print = Fingerprint()
+    for byte in bytes { print.add(byte) }
+    return print.value
+  }
 
   mutating func add(_ byte: UInt8) { value = (value ^ UInt64(byte)) &* 0x100_0000_01b3 }
   mutating func add(_ number: UInt64) {

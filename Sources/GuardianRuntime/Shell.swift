@@ -164,7 +164,7 @@ final class Shell {
     endForeigners()
     let takenUp = takeUpRest()
     turn()
-    host?.ready(summaryLine)
+    host?.ready(statusLine)
     if let takenUp { control.tookOver(takenUp) }
     while exitStatus == nil {
       let busy = fleetTold || !inbox.isEmpty || done < outputs.count || !answered.isEmpty
@@ -632,10 +632,13 @@ final class Shell {
     return fleet.plan(for: id, now: SystemClocks.now())
   }
 
+  /// What STATUS= reads: there is no room for a line of its own about the state.
+  private var statusLine: String { summaryLine + (storeState == .durable ? "" : "; state: volatile") }
+
   /// Made anew only when something has changed: people ask more often than that.
-  var summaryLine: String {
+  private var summaryLine: String {
     if lineRevision != fleet.revision {
-      line = summary().line + (storeState == .durable ? "" : "; state: volatile")
+      line = summary().line
       lineRevision = fleet.revision
     }
     return line
@@ -702,7 +705,7 @@ final class Shell {
     }
   }
 
-  private func tellStatus() { host?.status({ summaryLine }, now: SystemClocks.monotonic()) }
+  private func tellStatus() { host?.status({ statusLine }, now: SystemClocks.monotonic()) }
 
   // MARK: The end
 

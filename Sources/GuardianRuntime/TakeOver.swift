@@ -1,4 +1,5 @@
 package import GuardianModel
+import GuardianStore
 
 /// What one image of guardian hands to the next within the same process: everything that is neither on disk nor in the
 /// kernel's own books. Descriptors are numbers here; they stay open over the exec.
@@ -111,7 +112,6 @@ package struct TakeOver: Hashable, Sendable {
     package var softOpenFiles: UInt64?
     /// Children that guardian had before it started anything.
     package var inherited: [Int32] = []
-    package var statusLine = ""
     package init() {}
   }
 
@@ -196,15 +196,15 @@ extension TakeOver {
       throw TakeOverFault("that is no snapshot of a guardian")
     }
     let head = bytes[Self.magic.count..<Self.headLength]
-    let format = UInt32(truncatingIfNeeded: number(head.prefix(4)))
+    let format = UInt32(truncatingIfNeeded: little(head.prefix(4)))
     guard format == Self.format else {
       throw TakeOverFault("the snapshot has format \(format), and this guardian knows \(Self.format)")
     }
     let body = bytes[Self.headLength...]
-    guard number(head.dropFirst(4).prefix(8)) == UInt64(body.count) else {
+    guard little(head.dropFirst(4).prefix(8)) == UInt64(body.count) else {
       throw TakeOverFault("the snapshot is cut off")
     }
-    guard number(head.dropFirst(12)) == Self.checksum(body) else { throw TakeOverFault("the snapshot is damaged") }
+    guard little(head.dropFirst(12)) == Self.checksum(body) else { throw TakeOverFault("the snapshot is damaged") }
     try forEachField(body) { (tag, value) throws(TakeOverFault) in
       switch tag {
       case 1: version = text(value)
@@ -217,11 +217,11 @@ extension TakeOver {
       case 8: orders.append(try Order(value))
       case 9: clients.append(try Client(value))
       case 10: host = try Host(value)
-      case 11: lastRequest = number(value)
+      case 11: lastRequest = try number(value)
       case 15: arguments.append(text(value))
-      case 12: at.monotonic = Instant(nanoseconds: Int64(bitPattern: number(value)))
-      case 13: at.boot = BootInstant(nanoseconds: Int64(bitPattern: number(value)))
-      case 14: at.wall = WallTime(nanoseconds: Int64(bitPattern: number(value)))
+      case 12: at.monotonic = Instant(nanoseconds: Int64(bitPattern: try number(value)))
+      case 13: at.boot = BootInstant(nanoseconds: Int64(bitPattern: try number(value)))
+      case 14: at.wall = WallTime(nanoseconds: Int64(bitPattern: try number(value)))
       default: break
       }
     }
@@ -229,14 +229,8 @@ extension TakeOver {
     guard Set(all).count == all.count else { throw TakeOverFault("the snapshot names a descriptor twice") }
   }
 
-  /// FNV-1a: against a cut or a mix-up, not against an enemy.
-  private static func checksum(_ bytes: ArraySlice<UInt8>) -> UInt64 {
-    bytes.withUnsafeBufferPointer { bytes in
-      var sum: UInt64 = 0xcbf2_9ce4_8422_2325
-      for byte in bytes { sum = (sum ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
-      return sum
-    }
-  }
+  /// Against a cut or a mix-up, not against an enemy.
+  private static func checksum(_ bytes: ArraySlice<UInt8>) -> UInt64 { Fingerprint.of(bytes) }
 }
 
 extension TakeOver.Held {
@@ -263,7 +257,7 @@ extension TakeOver.Service {
   fileprivate var fields: Fields {
     var fields = Fields()
     fields.text(1, name)
-    if let record { fields.bytes(2, record) }
+    if let record { fields.blob(2, record) }
     if let notify { fields.nested(3, notify.fields) }
     if let run { fields.nested(4, run.fields) }
     fields.text(5, statusText)
@@ -313,14 +307,14 @@ extension TakeOver.Run {
     var high: UInt64 = 0, low: UInt64 = 0
     try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
       switch tag {
-      case 1: high = number(value)
-      case 2: low = number(value)
+      case 1: high = try number(value)
+      case 2: low = try number(value)
       case 3: pid = try small(value)
       case 4: readiness = try descriptor(value)
       case 5: journal = try descriptor(value)
-      case 6: sentKill = number(value) != 0
-      case 7: oomKills = number(value)
-      case 8: draining = number(value) != 0
+      case 6: sentKill = try number(value) != 0
+      case 7: oomKills = try number(value)
+      case 8: draining = try number(value) != 0
       default: break
       }
     }
@@ -342,10 +336,10 @@ extension TakeOver.Order {
     self.init(request: 0, service: "", goal: .done, note: "")
     try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
       switch tag {
-      case 1: request = number(value)
+      case 1: request = try number(value)
       case 2: service = text(value)
       case 3:
-        guard let known = Goal(rawValue: UInt8(truncatingIfNeeded: number(value))) else {
+        guard let known = Goal(rawValue: UInt8(truncatingIfNeeded: try number(value))) else {
           throw TakeOverFault("the snapshot holds an order whose outcome this guardian does not know")
         }
         goal = known
@@ -360,8 +354,8 @@ extension TakeOver.Client {
   fileprivate var fields: Fields {
     var fields = Fields()
     fields.number(1, descriptor)
-    fields.bytes(2, input)
-    fields.bytes(3, output)
+    fields.blob(2, input)
+    fields.blob(3, output)
     fields.flag(4, closing)
     switch waits {
     case .nothing: break
@@ -394,13 +388,13 @@ extension TakeOver.Client {
       case 1: descriptor = try GuardianRuntime.descriptor(value)
       case 2: input = Array(value)
       case 3: output = Array(value)
-      case 4: closing = number(value) != 0
-      case 5: kind = number(value)
-      case 6: request = number(value)
+      case 4: closing = try number(value) != 0
+      case 5: kind = try number(value)
+      case 6: request = try number(value)
       case 7: names.append(text(value))
-      case 8: oneway = number(value) != 0
+      case 8: oneway = try number(value) != 0
       case 9: missing.append(text(value))
-      case 10: brief = number(value) != 0
+      case 10: brief = try number(value) != 0
       default: break
       }
     }
@@ -421,68 +415,58 @@ extension TakeOver.Host {
     var fields = Fields()
     if let softOpenFiles { fields.number(1, softOpenFiles) }
     for pid in inherited { fields.number(2, pid) }
-    fields.text(3, statusLine)
     return fields
   }
   fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
     self.init()
     try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
       switch tag {
-      case 1: softOpenFiles = number(value)
+      case 1: softOpenFiles = try number(value)
       case 2: inherited.append(try small(value))
-      case 3: statusLine = text(value)
       default: break
       }
     }
   }
 }
 
-/// Writes fields: a tag (1 byte), a length (4 bytes), the value. Numbers are little-endian, signed ones in two's complement.
-private struct Fields {
-  var bytes: [UInt8] = []
-  mutating func bytes(_ tag: UInt8, _ value: some Collection<UInt8>) {
-    // Nothing that is put in here comes near to 4 GiB: names, texts and buffers have bounds of their own.
-    bytes.append(tag)
-    bytes.append(little: UInt32(clamping: value.count))
-    bytes += value
-  }
-  mutating func text(_ tag: UInt8, _ value: String) { bytes(tag, value.utf8) }
-  mutating func nested(_ tag: UInt8, _ value: Fields) { bytes(tag, value.bytes) }
-  mutating func flag(_ tag: UInt8, _ value: Bool) { if value { bytes(tag, [1]) } }
-  mutating func number(_ tag: UInt8, _ value: some BinaryInteger) {
-    var raw: [UInt8] = []
-    raw.append(little: UInt64(truncatingIfNeeded: value))
-    bytes(tag, raw)
+// The fields are those of the store's records.
+private typealias Fields = FieldWriter
+
+extension FieldWriter {
+  fileprivate mutating func text(_ tag: UInt8, _ value: String) { string(tag, value) }
+  fileprivate mutating func nested(_ tag: UInt8, _ value: Fields) { blob(tag, value.bytes) }
+  fileprivate mutating func number(_ tag: UInt8, _ value: some BinaryInteger) {
+    integer(tag, Int64(truncatingIfNeeded: value))
   }
 }
 
 private func forEachField(
   _ bytes: ArraySlice<UInt8>, _ body: (UInt8, ArraySlice<UInt8>) throws(TakeOverFault) -> Void
 ) throws(TakeOverFault) {
-  var rest = bytes
-  while let tag = rest.popFirst() {
-    guard rest.count >= 4 else { throw TakeOverFault("the snapshot is cut off") }
-    let length = number(rest.prefix(4))
-    rest = rest.dropFirst(4)
-    guard length <= UInt64(rest.count) else { throw TakeOverFault("the snapshot is cut off") }
-    try body(tag, rest.prefix(Int(length)))
-    rest = rest.dropFirst(Int(length))
-  }
+  var reader = FieldReader(bytes)
+  while let field = try well({ () throws(Malformed) in try reader.next() }) { try body(field.tag, field.content) }
 }
 
-/// At most the first eight bytes, the lowest first.
-private func number(_ bytes: ArraySlice<UInt8>) -> UInt64 {
+private func well<Value>(_ read: () throws(Malformed) -> Value) throws(TakeOverFault) -> Value {
+  do throws(Malformed) { return try read() } catch { throw TakeOverFault("the snapshot is cut off or damaged") }
+}
+
+private func number(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) -> UInt64 {
+  UInt64(bitPattern: try well { () throws(Malformed) in try Field(tag: 0, content: bytes).integer() })
+}
+/// The lowest byte first.
+private func little(_ bytes: ArraySlice<UInt8>) -> UInt64 {
   bytes.prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
 }
 private func text(_ bytes: ArraySlice<UInt8>) -> String { String(decoding: bytes, as: UTF8.self) }
 private func small(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) -> Int32 {
-  guard let fits = Int32(exactly: Int64(bitPattern: number(bytes))) else {
+  guard let fits = Int32(exactly: Int64(bitPattern: try number(bytes))) else {
     throw TakeOverFault("the snapshot holds a number that is too large")
   }
   return fits
 }
 private func count(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) -> Int {
-  guard let fits = Int(exactly: number(bytes)) else {
+  guard let fits = Int(exactly: try number(bytes)) else {
     throw TakeOverFault("the snapshot holds a number that is too large")
   }
   return fits

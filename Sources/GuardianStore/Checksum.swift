@@ -1,5 +1,4 @@
-/// CRC-64 (the polynomial of ECMA-182, reflected) over values with their lengths: every single error of up to 64 bits
-/// is
+/// CRC-64 (the polynomial of ECMA-182, reflected) over values with their lengths: every single error of up to 64 bits is
 /// seen, also where two values swap places.
 struct Checksum {
   private var register = UInt64.max

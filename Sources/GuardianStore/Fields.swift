@@ -1,9 +1,10 @@
 /// Bytes that are not of the form they should be.
-struct Malformed: Error {}
+package struct Malformed: Error {}
 
 /// Writes tagged fields: tag, length, content. A reader skips tags that it does not know, so that fields can be added.
-struct FieldWriter {
-  private(set) var bytes: [UInt8] = []
+package struct FieldWriter {
+  package private(set) var bytes: [UInt8] = []
+  package init() {}
 
   private mutating func varint(_ value: UInt64) {
     var rest = value
@@ -19,34 +20,35 @@ struct FieldWriter {
   mutating func message(_ tag: UInt8, _ body: (inout FieldWriter) -> Void) {
     var inner = FieldWriter()
     body(&inner)
-    bytes.append(tag)
-    varint(UInt64(inner.bytes.count))
-    bytes += inner.bytes
+    blob(tag, inner.bytes)
   }
-  mutating func string(_ tag: UInt8, _ text: String) {
+  package mutating func blob(_ tag: UInt8, _ content: some Collection<UInt8>) {
     bytes.append(tag)
-    varint(UInt64(text.utf8.count))
-    bytes += text.utf8
+    varint(UInt64(content.count))
+    bytes += content
+  }
+  package mutating func string(_ tag: UInt8, _ text: String) {
+    blob(tag, text.utf8)
   }
   /// Small numbers of either sign are short.
-  mutating func integer(_ tag: UInt8, _ value: Int64) {
+  package mutating func integer(_ tag: UInt8, _ value: Int64) {
     unsigned(tag, UInt64(bitPattern: value << 1 ^ value >> 63))
   }
-  mutating func unsigned(_ tag: UInt8, _ value: UInt64) {
+  package mutating func unsigned(_ tag: UInt8, _ value: UInt64) {
     bytes.append(tag)
     bytes.append(UInt8(max(1, (70 - value.leadingZeroBitCount) / 7)))
     varint(value)
   }
   /// A field that is there or not.
-  mutating func flag(_ tag: UInt8, _ value: Bool) {
+  package mutating func flag(_ tag: UInt8, _ value: Bool) {
     if value { unsigned(tag, 1) }
   }
 }
 
 /// Reads what `FieldWriter` wrote; anything else makes it throw, nothing makes it trap.
-struct FieldReader {
+package struct FieldReader {
   private var rest: ArraySlice<UInt8>
-  init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
+  package init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
 
   private mutating func varint() throws(Malformed) -> UInt64 {
     var value: UInt64 = 0
@@ -61,7 +63,7 @@ struct FieldReader {
   }
 
   /// The next field; nil at the end.
-  mutating func next() throws(Malformed) -> Field? {
+  package mutating func next() throws(Malformed) -> Field? {
     guard let tag = rest.popFirst() else { return nil }
     let length = try varint()
     guard length <= UInt64(rest.count) else { throw Malformed() }
@@ -77,9 +79,13 @@ struct FieldReader {
   }
 }
 
-struct Field {
-  var tag: UInt8
-  var content: ArraySlice<UInt8>
+package struct Field {
+  package var tag: UInt8
+  package var content: ArraySlice<UInt8>
+  package init(tag: UInt8, content: ArraySlice<UInt8>) {
+    self.tag = tag
+    self.content = content
+  }
 
   var reader: FieldReader { FieldReader(content) }
   func string() throws(Malformed) -> String {
@@ -90,7 +96,7 @@ struct Field {
     var reader = reader
     return try reader.only()
   }
-  func integer() throws(Malformed) -> Int64 {
+  package func integer() throws(Malformed) -> Int64 {
     let value = try unsigned()
     return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
   }

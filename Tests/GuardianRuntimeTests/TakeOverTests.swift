@@ -63,7 +63,6 @@ private struct Noise: RandomNumberGenerator {
     all.clients = clients
     all.host.softOpenFiles = 1024
     all.host.inherited = [17, 18]
-    all.host.statusLine = "1 service: 1 settled"
     all.lastRequest = .max
     return all
   }()

@@ -36,11 +36,7 @@ extension Programs {
     {
       let scratch = try Scratch()
       let hang = scratch.path + "/hang", shim = scratch.path + "/hanging-disk.so"
-      let built = try await run([
-        try #require(Place.program("clang") ?? Place.program("cc") ?? Place.program("gcc")), "-shared", "-fPIC", "-O1",
-        "-o", shim, Place.repository + "/Tests/Support/hanging-disk.c", "-ldl",
-      ])
-      #expect(built.code == 0, "\(built)")
+      try await HangingDisk.build(shim)
       let guardian = try await Guardian(
         scratch, services: ["web": crasher], environment: ["LD_PRELOAD": shim, "HANGING_DISK": hang])
       #expect(try await crash(guardian)["strikes"].int == 1)
@@ -124,5 +120,18 @@ extension Programs {
       #expect(try await state(guardian) == "volatile")
       try await guardian.stop()
     }
+  }
+}
+
+/// A library that is preloaded; see Tests/Support/hanging-disk.c.
+enum HangingDisk {
+  static let seconds = getenv("GUARDIAN_HANG").flatMap { Int(String(cString: $0)) } ?? 7
+
+  static func build(_ path: String) async throws {
+    let compiler = try #require(Place.program("clang") ?? Place.program("cc") ?? Place.program("gcc"))
+    let built = try await run([
+      compiler, "-shared", "-fPIC", "-O1", "-o", path, Place.repository + "/Tests/Support/hanging-disk.c", "-ldl",
+    ])
+    guard built.code == 0 else { throw Failure("\(built)") }
   }
 }

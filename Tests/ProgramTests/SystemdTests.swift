@@ -85,6 +85,18 @@ extension Programs {
       #expect(leaver["last_end"]["code"].int == (Boot.kernelTells ? 42 : nil), "\(leaver)")
     }
 
+    /// GUARDIAN_HANG=60 is the long form: so many seconds.
+    @Test
+    func `a disk that hangs longer than the watchdog waits: no watchdog kill, restarts go on, volatile, then durable`()
+      throws
+    {
+      try expect("hanging", "same guardian, restarts went on")
+      let (shown, status) = try facts["hanging-state"].firstLineAndRest
+      #expect(shown == "state: volatile")
+      #expect(status.contains("state: volatile"))
+      try expect("hanging-after", "state durable")
+    }
+
     @Test func `SIGHUP leaves it active`() throws {
       try expect("sighup", "active")
     }
@@ -250,14 +262,15 @@ actor Boot {
         ])
       guard install.code == 0 else { throw Failure("make install: \(install.error)") }
       let support = Place.repository + "/Tests/Support"
+      try await HangingDisk.build(stage + "/hanging-disk.so")
       let copied = try await run(["/bin/cp", "\(support)/systemd-scenario", stage])
       guard copied.code == 0 else { throw Failure(copied.error) }
       // The machine's directories are not all there inside, so it starts in one that is.
       let boot = try await run(
         [
-          "/usr/bin/env", "--chdir=/", "\(support)/with-systemd", "--keep", stage, "/bin/bash",
-          "\(stage)/systemd-scenario", stage,
-        ], seconds: 120)
+          "/usr/bin/env", "--chdir=/", "\(support)/with-systemd", "--keep", stage, "/usr/bin/env",
+          "HANG_SECONDS=\(HangingDisk.seconds)", "/bin/bash", "\(stage)/systemd-scenario", stage,
+        ], seconds: 120 + HangingDisk.seconds)
       guard boot.code == 0 else { throw Failure("with-systemd ended with \(boot.code): \(boot.error) \(boot.output)") }
       return Facts(boot.output)
     }
