@@ -181,6 +181,18 @@ GUARDIAN_RAW static void child(void *context) {
   answer = raw1(SYS_setsid, 0);
   if (answer < 0) fail(birth, GUARDIAN_STAGE_SESSION, 0, answer);
 
+  // Whoever comes after the caller, should that be killed now, has nothing else to know this process by.
+  if (request->mark) {
+    volatile struct guardian_birth_mark *mark = request->mark;
+    struct timespec now = {0, 0};
+    raw4(SYS_clock_gettime, CLOCK_BOOTTIME, &now, 0, 0);
+    mark->high = mark->low = 0;
+    mark->at = now.tv_sec * 1000000000ll + now.tv_nsec;
+    mark->pid = (int32_t)answer;
+    mark->low = request->run_low;
+    mark->high = request->run_high;
+  }
+
   // The dispositions are a copy, since sighand is not shared. SIGKILL and SIGSTOP refuse, which is as well.
   for (int number = 1; number <= 64; number++) {
     struct kernel_sigaction action = {SIG_DFL, 0, 0, 0};

@@ -50,7 +50,7 @@ package final class AdoptedProcess {
     var found: [RunID: ProcessLook] = [:]
     for look in landscape.looks where !look.isDead && look.session == look.pid && !landscape.excluded.contains(look.pid)
     {
-      guard let run = landscape.invocation(of: look.pid), runs.contains(run) else { continue }
+      guard let run = landscape.invocation(of: look.pid, settled: true), runs.contains(run) else { continue }
       // A service's child may make a session of its own; it is younger.
       if let other = found[run], (other.startTicks, other.pid) <= (look.startTicks, look.pid) { continue }
       found[run] = look
@@ -128,9 +128,17 @@ package final class Landscape {
   package static func take() -> Landscape { Landscape(ProcessTable.all()) }
 
   /// What INVOCATION_ID says in the environment with which `pid` was started. Nil where it is not there or not to be read.
-  func invocation(of pid: Int32) -> RunID? {
+  ///
+  /// - Parameter settled: Asks again where there is nothing to be read, as in the middle of an exec.
+  func invocation(of pid: Int32, settled: Bool = false) -> RunID? {
     if let known = invocations[pid] { return known }
-    let run = ProcessTable.invocation(of: pid)
+    var run = ProcessTable.invocation(of: pid)
+    if settled {
+      for _ in 0..<5 where run == nil && ProcessTable.hasNoEnvironment(pid) {
+        usleep(2000)
+        run = ProcessTable.invocation(of: pid)
+      }
+    }
     invocations[pid] = .some(run)
     return run
   }
@@ -160,6 +168,11 @@ package final class Landscape {
 }
 
 extension ProcessTable {
+  /// Empty, which it is also in the middle of an exec.
+  static func hasNoEnvironment(_ pid: Int32) -> Bool {
+    FileText.read("/proc/\(pid)/environ", limit: 1)?.isEmpty ?? false
+  }
+
   /// Nil where the environment cannot be read, or names no invocation in guardian's form.
   static func invocation(of pid: Int32) -> RunID? {
     guard let environment = FileText.read("/proc/\(pid)/environ", limit: 4 << 20) else { return nil }

@@ -116,6 +116,8 @@ package final class Spawner {
                   set_identity: request.identity == nil ? 0 : 1, uid: request.identity?.uid ?? 0,
                   gid: request.identity?.gid ?? 0, groups: groups.baseAddress, group_count: groups.count,
                   group_room: groupRoom.baseAddress, keep_sigpipe_ignored: request.keepsSIGPIPEIgnored ? 1 : 0,
+                  mark: request.mark?.address, run_high: request.mark?.run.high ?? 0,
+                  run_low: request.mark?.run.low ?? 0,
                   hide: hide.baseAddress, hide_count: hide.count, separate: report == nil ? 0 : 1,
                   report: report ?? -1)
                 return guardian_spawn(&c, &result)

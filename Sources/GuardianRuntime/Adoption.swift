@@ -9,23 +9,39 @@ import GuardianModel
 /// Finds what was left, for all services with one look at the machine.
 struct Survivors {
   private let sweep: [RunID: ProcessLook]
+  private let births: [RunID: BirthMarks.Mark]
   /// One look at the machine for all of them.
   let landscape = Landscape.take()
 
   /// - Parameter adoptees: Of all services. Processes of which nobody wrote down the number are looked for by the run's id,
   ///   which their environment carries.
-  init(_ adoptees: [Adoptee]) {
-    var unwritten = Set(adoptees.filter { $0.process == nil && !$0.mainEnded }.map(\.run))
+  init(_ adoptees: [Adoptee], births: [RunID: BirthMarks.Mark]) {
+    self.births = births
+    var unwritten = Set(adoptees.filter { !Self.isWritten($0.process) && !$0.mainEnded }.map(\.run))
     for adoptee in adoptees where adoptee.mainEnded || !Self.lives(adoptee.process) {
       if let successor = adoptee.successor { unwritten.insert(successor) }
     }
-    sweep = unwritten.isEmpty ? [:] : AdoptedProcess.find(runs: unwritten, in: landscape)
+    // A process on its way to its exec has not got its environment yet, but has left its mark.
+    var sweep: [RunID: ProcessLook] = [:]
+    for run in unwritten { sweep[run] = births[run]?.process() }
+    unwritten.subtract(sweep.keys)
+    if !unwritten.isEmpty { sweep.merge(AdoptedProcess.find(runs: unwritten, in: landscape)) { $1 } }
+    self.sweep = sweep
+  }
+
+  /// A pid without its start proves nothing.
+  private static func isWritten(_ process: ProcessIdentity?) -> Bool { process.map { $0.startTicks != 0 } ?? false }
+
+  /// The process that a run began with, where nobody has written that down and it is gone by now.
+  func bornAndGone(_ adoptee: Adoptee) -> ProcessIdentity? {
+    guard adoptee.process == nil, let mark = births[adoptee.run] else { return nil }
+    return ProcessIdentity(pid: mark.pid, startTicks: 0)
   }
 
   /// Its number may be another's by now.
   private static func lives(_ process: ProcessIdentity?) -> Bool {
     guard let process, let look = ProcessLook(process.pid) else { return false }
-    return !look.isDead && (process.startTicks == 0 || look.startTicks == process.startTicks)
+    return !look.isDead && look.startTicks == process.startTicks
   }
 
   enum Found {
@@ -47,9 +63,10 @@ struct Survivors {
 
   /// Nil: it is gone, or was never there.
   func find(_ adoptee: Adoptee) -> Found? {
-    guard let identity = adoptee.process ?? sweep[adoptee.run].map({ ProcessIdentity($0) }),
-      let look = ProcessLook(identity.pid), identity.startTicks == 0 || look.startTicks == identity.startTicks
-    else { return nil }
+    guard let process = adoptee.process, Self.isWritten(process) else {
+      return sweep[adoptee.run].flatMap { Self.found($0) }
+    }
+    guard let look = ProcessLook(process.pid), look.startTicks == process.startTicks else { return nil }
     return Self.found(look)
   }
 }
@@ -160,6 +177,11 @@ extension RunTable {
     case nil:
       readNotificationsOfTheDead(service, facts, run)
       run.letGoOfReadiness()
+      // It has begun, and so its end counts, though nobody saw either.
+      if let born = survivors.bornAndGone(adoptee) {
+        shell.post(
+          service, .adopted(run.id, pid: born.pid, startTicks: born.startTicks, readinessKnown: readinessKnown))
+      }
       let leader = adoptee.process
       if let leader {
         run.child = RunningChild(leftoversOf: leader, run: run.id)

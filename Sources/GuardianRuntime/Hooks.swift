@@ -176,6 +176,8 @@ final class HookTable {
     spawn.error = output.target
     spawn.keepsSIGPIPEIgnored = output.needsSIGPIPEIgnored
     spawn.environment = environment.strings
+    // A notice may run beside its service, whose mark it must not take.
+    if !hook.isNotice { spawn.mark = shell.births?.place(of: hook.service, for: request.id) }
 
     do throws(SystemError) {
       let pipe = try makePipe()

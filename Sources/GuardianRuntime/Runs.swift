@@ -212,6 +212,7 @@ final class RunTable {
       spawn.error = output.target == .inherit ? .inherit : output.target
       spawn.keepsSIGPIPEIgnored = output.needsSIGPIPEIgnored
       spawn.environment = environment.strings
+      spawn.mark = shell.births?.place(of: run.service, for: run.id)
       let outcome = shell.spawner.spawn(spawn)
       // Reading the count takes a while, and a child of this instant cannot have made it rise.
       run.oomKills = oom.current(now: SystemClocks.monotonic())

@@ -45,6 +45,8 @@ final class Shell {
   /// Held as long as this process lives, whichever program it runs.
   var locks: [DirectoryLock] = []
   private let faults: FaultMarks?
+  /// Nil where it cannot be had: then a start that guardian did not live to write down is found by its environment.
+  private(set) var births: BirthMarks?
   /// What the program before this one handed on, until it has been taken up.
   var takeOver: TakeOver?
   /// Called once, before the first thing is done that cannot be undone.
@@ -120,6 +122,11 @@ final class Shell {
     self.store = store
     self.kept = kept
     self.faults = faults
+    do throws(SystemError) {
+      births = try BirthMarks(directory: directories.runtime)
+    } catch {
+      log.note(.warning, "starts are not marked for whoever comes after this guardian: \(error)")
+    }
     self.takeOver = takeOver
     stored = remembered.services
     openRuns = remembered.openRuns
@@ -494,7 +501,7 @@ final class Shell {
   private func adopt(_ added: [ServiceID]) {
     let adoptees = added.flatMap { id in fleet.adoptees(of: id).map { (id, $0) } }
     guard !adoptees.isEmpty else { return }
-    let survivors = Survivors(adoptees.map(\.1))
+    let survivors = Survivors(adoptees.map(\.1), births: births?.all() ?? [:])
     for (id, adoptee) in adoptees {
       switch adoptee.work {
       case .main(let request): runs.adopt(adoptee, request, for: id, from: survivors, kept: kept)

@@ -39,7 +39,7 @@ final class Directory {
     }
     identity = Identity(status)
     guard status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
-      Glibc.close(descriptor)
+      // All is initialised, so `deinit` closes it; a second close would be that of somebody else's descriptor.
       throw Refusal(why: "\(path) must be guardian's own and writable by nobody else")
     }
   }

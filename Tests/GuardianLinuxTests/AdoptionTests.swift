@@ -205,3 +205,40 @@ enum Probe {
     #expect(ProcessSet(leader: getpid(), run: run).members(in: .take()).isEmpty)
   }
 }
+
+@Suite struct `a mark of a birth` {
+  @Test(arguments: [false, true])
+  func `is left by the child itself, and is there for whoever opens the file next`(slowly: Bool) throws {
+    let scratch = try Scratch()
+    let run = RunID(high: 7, low: 9)
+    var child: Child?
+    do {
+      let marks = try BirthMarks(directory: scratch.path)
+      var request = Children.shell("exec sleep 60")
+      request.forceSlowPath = slowly
+      request.mark = marks.place(of: ServiceID(3), for: run)
+      child = try Children.start(request)
+    }
+    guard let child = child.take() else { return }
+    let mark = try #require(try BirthMarks(directory: scratch.path).all()[run])
+    #expect(mark.pid == child.pid && mark.process()?.pid == child.pid)
+    var about = stat()
+    #expect(stat("\(scratch.path)/births", &about) == 0 && about.st_mode & 0o777 == 0o600)
+    // Whoever is younger than the mark has only got the number.
+    var before = mark
+    before.at = .zero
+    #expect(before.process() == nil)
+    try ProcessHandle.signal(child.pidfd.number, .kill)
+    _ = try Children.finish(child)
+    #expect(mark.process() == nil)
+  }
+
+  @Test func `a file that is a link, or not as long as it should be, is not read`() throws {
+    let scratch = try Scratch()
+    try scratch.file("births", "short")
+    #expect(try BirthMarks(directory: scratch.path).all().isEmpty)
+    unlink(scratch.path + "/births")
+    #expect(symlink("/etc/passwd", scratch.path + "/births") == 0)
+    #expect(throws: SystemError.self) { try BirthMarks(directory: scratch.path) }
+  }
+}

@@ -85,6 +85,27 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `a run that began and died before guardian could write it down is one strike, once`() async throws {
+      let scratch = try Scratch()
+      let yaml = """
+        command: [/bin/sh, -c, "echo x >>'\(scratch.path)/lives'; exit 3"]
+        startup-window: 1h
+        backoff: {first: 1h, max: 2h}
+        log: none
+        """
+      let guardian = try await Guardian(scratch, services: [:])
+      try await guardian.stop()
+      try guardian.configure("web", yaml)
+      try guardian.respawn(environment: ["GUARDIAN_FAILPOINT": "spawn.after"])
+      #expect(try await guardian.process.wait() == 128 + SIGKILL)
+      try await eventually("the run is over") { Files.exists(scratch.path + "/lives") ? () : nil }
+      try await guardian.startAgain()
+      let after = try await guardian.wait(for: "web", "backs off") { $0["phase"].string == "backing-off" }
+      #expect(after["strikes"].int == 1 && after["last_end"]["cause"].string == "unknown", "\(after)")
+      #expect(try Files.read(scratch.path + "/lives") == "x\n")
+      try await guardian.stop()
+    }
+
     @Test func `stopped stays stopped, quarantined stays quarantined, and strikes are kept`() async throws {
       let scratch = try Scratch()
       let doomed = """

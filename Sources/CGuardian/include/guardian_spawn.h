@@ -40,6 +40,16 @@ struct guardian_hide {
 
 enum guardian_hidden { GUARDIAN_HIDDEN_ABSENT = 1, GUARDIAN_HIDDEN_EMPTY, GUARDIAN_HIDDEN_MISSING };
 
+/// What a child leaves behind of its birth, in memory that outlives its parent: it is `pid`, of the run `high`, `low`, and it
+/// was there at `at` (CLOCK_BOOTTIME, nanoseconds). Written by the child itself, its run last, so a mark that names a run is
+/// whole.
+struct guardian_birth_mark {
+  uint64_t high, low;
+  int64_t at;
+  int32_t pid;
+  int32_t reserved;
+};
+
 /// All pointers are borrowed for the call.
 struct guardian_spawn_request {
   const char *_Nonnull path;
@@ -68,6 +78,10 @@ struct guardian_spawn_request {
   gid_t *_Nullable group_room;
 
   int keep_sigpipe_ignored;
+
+  /// Shared memory; the run to be written into it.
+  volatile struct guardian_birth_mark *_Nullable mark;
+  uint64_t run_high, run_low;
 
   /// Not empty only with `separate`.
   const struct guardian_hide *_Nullable hide;
