@@ -200,6 +200,70 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `G6: killed in the middle of a reload it has the old or the new definition, and its socket answers`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["web": settling, "steady": settling])
+      let steady = try await guardian.wait(for: "steady", "settles") { $0["settled"].bool == true }
+      for round in 0..<10 {
+        try guardian.configure("web", "command: [/bin/sleep, \"\(2_000_000 + round)\"]\nlog: none\n")
+        let reload = try Process([Place.products + "/guardianctl", "--runtime", guardian.runtime, "reload"])
+        usleep(UInt32(round * 1_500))
+        guardian.kill()
+        _ = try await reload.wait()
+        try await guardian.startAgain()
+        let web = try await guardian.wait(for: "web", "runs") { $0["pid"].int != nil }
+        let line = try Files.read("/proc/\(try #require(web["pid"].int))/cmdline")
+        #expect(line.hasPrefix("/bin/sleep\0"), "\(line)")
+        #expect(try await guardian.status("steady")["pid"] == steady["pid"])
+        #expect(try await guardian.control("reload").code == 0)
+      }
+      try await guardian.stop()
+    }
+
+    @Test func `G7: of a hundred services half have died meanwhile: each has its own verdict`() async throws {
+      let scratch = try Scratch()
+      var services: [String: String] = [:]
+      let yaml = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 1h\nlog: none\nbackoff: {first: 1h, max: 2h}\n"
+      for number in 0..<100 { services["s\(number)"] = yaml }
+      let guardian = try await Guardian(scratch, services: services)
+      var pids: [Int: Int] = [:]
+      for number in 0..<100 {
+        pids[number] = try await guardian.wait(for: "s\(number)", "runs") { $0["phase"].string == "running" }["pid"].int
+      }
+      guardian.kill()
+      for (number, pid) in pids where number % 2 == 1 { Glibc.kill(Int32(pid), SIGSEGV) }
+      try await guardian.startAgain()
+      for number in 0..<100 {
+        let status = try await guardian.status("s\(number)")
+        if number % 2 == 0 {
+          #expect(status["pid"].int == pids[number] && status["strikes"].int == 0, "\(status)")
+        } else {
+          #expect(status["phase"].string == "backing-off" && status["strikes"].int == 1, "\(status)")
+        }
+      }
+      try await guardian.stop()
+    }
+
+    @Test func `G8: who writes while guardian dies is not harmed by it, and goes on writing`() async throws {
+      let scratch = try Scratch()
+      let yaml = """
+        command: [/bin/sh, -c, "while :; do echo chatter; sleep 0.01; done"]
+        startup-window: 100ms
+        log: inherit
+        """
+      let guardian = try await Guardian(scratch, services: ["chatty": yaml])
+      let before = try await guardian.wait(for: "chatty", "settles") { $0["settled"].bool == true }
+      guardian.kill()
+      let written = guardian.log.count
+      try await eventually("more is written") { guardian.log.count > written + 100 ? () : nil }
+      try await guardian.startAgain()
+      let after = try await guardian.status("chatty")
+      #expect(after["pid"] == before["pid"] && after["restarts"].int == 0, "\(after)")
+      try await guardian.stop()
+    }
+
     @Test func `a service whose file has gone meanwhile is stopped and forgotten`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(scratch, services: ["web": settling, "other": settling])

@@ -8,7 +8,9 @@ import Testing
 extension Programs {
   @Suite(.enabled(if: Storm.missing == nil, "not shown: \(Storm.missing ?? "")"))
   struct `guardian is killed while its services run` {
-    @Test func `at random instants: nobody is restarted for it, started twice, miscounted or forgotten`() async throws {
+    @Test func `G9: at random instants: nobody is restarted for it, started twice, miscounted or forgotten`()
+      async throws
+    {
       let storm = try await Storm(seed: Storm.firstSeed)
       for _ in 0..<(Storm.long ?? 25) {
         try await storm.doSomething()
@@ -18,7 +20,7 @@ extension Programs {
       try await storm.finish()
     }
 
-    @Test func `at each of its fail-points`() async throws {
+    @Test func `G1, G3: at each of its fail-points`() async throws {
       for round in 0..<(Storm.long == nil ? 1 : 20) {
         let storm = try await Storm(seed: Storm.firstSeed &+ UInt64(round))
         let names = try await storm.failPoints()
