@@ -35,11 +35,12 @@ package enum Configuration {
     }
     guard let root else { return ParsedHost(host: HostSpec(), diagnostics: log.sorted()) }
     var decoder = ServiceDecoder(context: context, log: log, mainFile: file)
-    let defaults = decoder.host(root)
+    let read = decoder.host(root)
     let diagnostics = decoder.log.sorted()
     if decoder.log.blocked { return ParsedHost(host: nil, diagnostics: diagnostics) }
-    return ParsedHost(
-      host: HostSpec(defaults: ServiceDefaults(node: defaults, reported: Set(diagnostics))), diagnostics: diagnostics)
+    var host = HostSpec(defaults: ServiceDefaults(node: read.defaults, reported: Set(diagnostics)))
+    host.historyEvents = read.historyEvents ?? host.historyEvents
+    return ParsedHost(host: host, diagnostics: diagnostics)
   }
 
   /// Nil after a fault of syntax; an empty document is `.some(nil)`.
@@ -67,6 +68,8 @@ package struct ParsedHost: Sendable {
 /// Host-wide settings.
 package struct HostSpec: Sendable {
   package var defaults = ServiceDefaults.none
+  /// Of each, events and runs: that many are kept.
+  package var historyEvents = 100_000
   package init() {}
   init(defaults: ServiceDefaults) { self.defaults = defaults }
 }

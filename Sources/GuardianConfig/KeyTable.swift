@@ -39,7 +39,9 @@ package struct KeyTable: Sendable {
 
   /// guardian.yaml.
   package static let host = KeyTable([
-    Key("defaults", "mapping of service keys", "{}", "what every service has that does not say otherwise", "")
+    Key("defaults", "mapping of service keys", "{}", "what every service has that does not say otherwise", ""),
+    Key("history", "mapping", "{events: 100000}", "how much is kept of what has happened", ""),
+    Key("history.events", "number", "100000", "events, and runs with their ends, the latest", ""),
   ])
 
   /// Keys that make no sense for all services at once.

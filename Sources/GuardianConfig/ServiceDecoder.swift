@@ -17,9 +17,14 @@ struct ServiceDecoder {
   // MARK: guardian.yaml
 
   /// - Returns: The value of `defaults`, checked as a service would be.
-  mutating func host(_ root: Node) -> Node? {
-    guard let fields = fields(of: root, at: "", in: .host, called: "guardian.yaml"), let defaults = fields["defaults"]
-    else { return nil }
+  mutating func host(_ root: Node) -> (defaults: Node?, historyEvents: Int?) {
+    guard let top = fields(of: root, at: "", in: .host, called: "guardian.yaml") else { return (nil, nil) }
+    let history = fields(of: top["history"], at: "history", in: .host, called: "'history'")
+    return (hostDefaults(top), integer(history?["events"], "'history.events'", 100...10_000_000))
+  }
+
+  private mutating func hostDefaults(_ fields: Fields) -> Node? {
+    guard let defaults = fields["defaults"] else { return nil }
     guard case .mapping(let entries) = defaults.content else {
       wrong(defaults, "'defaults'", "a mapping of service keys")
       return nil

@@ -422,6 +422,7 @@ final class Shell {
       streams = countStreams()
       lineRevision = nil
     }
+    if let host = loaded.host { store.keep(events: host.historyEvents) }
     let change = definitions.apply(loaded, inForce: inForce, notifyDirectory: directories.notifyDirectory)
     for diagnostic in definitions.diagnostics {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)

@@ -185,6 +185,9 @@ package final class Store {
     }
   }
 
+  /// How many events, and how many runs that have ended, are kept from now on; the oldest go with the next write.
+  package func keep(events: Int) { shared.locked { $0.keptEvents = max(0, events) } }
+
   /// Events and whole runs that were never written, since this instance began.
   package var droppedEvents: Int { shared.locked { $0.dropped } }
 
@@ -310,9 +313,11 @@ final class Shared: @unchecked Sendable {
   var closedAt: Now?
   var ended = false
   var endedWell = false
+  var keptEvents: Int
 
   init(limits: Store.Limits) {
     queuedEvents = limits.queuedEvents
+    keptEvents = limits.events
     eventDescriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
     pthread_mutex_init(lock, nil)
     var attributes = pthread_condattr_t()

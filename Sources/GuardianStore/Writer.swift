@@ -312,14 +312,15 @@ final class Writer: @unchecked Sendable {
     for event in batch.events { try connection.write(event) }
     done.events += batch.events.count
     // Not one by one, since the oldest and the newest are on different pages.
-    let slack = limits.events / 64
-    if done.runs > limits.events + slack {
-      try connection.pruneRuns(done.runs - limits.events)
-      done.runs = limits.events
+    let kept = shared.locked { $0.keptEvents }
+    let slack = kept / 64
+    if done.runs > kept + slack {
+      try connection.pruneRuns(done.runs - kept)
+      done.runs = kept
     }
-    if done.events > limits.events + slack {
-      try connection.pruneEvents(done.events - limits.events)
-      done.events = limits.events
+    if done.events > kept + slack {
+      try connection.pruneEvents(done.events - kept)
+      done.events = kept
     }
     if let mark = batch.mark { try connection.write(boot: bootID, mark) }
     try connection.write(meta: OwnKey.records, digest(count: written.count, sum: sum) + " " + batchName)

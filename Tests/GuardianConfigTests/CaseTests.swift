@@ -101,6 +101,24 @@ import Testing
   }
 }
 
+@Suite struct `history in guardian_yaml` {
+  private func host(_ text: String) -> ParsedHost {
+    Configuration.parseHost(bytes: Array(text.utf8), file: "guardian.yaml", context: context())
+  }
+
+  @Test func `says how much is kept, 100000 where it says nothing`() {
+    #expect(host("").host?.historyEvents == 100_000)
+    #expect(host("defaults: {}\nhistory: {events: 20000}").host?.historyEvents == 20_000)
+  }
+
+  @Test(arguments: ["history: {events: 99}", "history: {events: many}", "history: {evnts: 200}", "history: 200"])
+  func `that is wrong is a fault with its place`(_ text: String) {
+    let parsed = host(text)
+    #expect(parsed.host == nil)
+    #expect(parsed.diagnostics.first?.description.hasPrefix("guardian.yaml:1:") == true, "\(parsed.diagnostics)")
+  }
+}
+
 @Suite struct `defaults in guardian_yaml` {
   private func host(_ text: String) -> ParsedHost {
     Configuration.parseHost(bytes: Array(text.utf8), file: "guardian.yaml", context: context())
@@ -158,7 +176,7 @@ import Testing
   }
 
   @Test(arguments: [
-    "access: {view: []}", "governor: off", "common-cause: {}", "logs: {}", "history: {}", "metrics: {}", "cgroup: auto",
+    "access: {view: []}", "governor: off", "common-cause: {}", "logs: {}", "metrics: {}", "cgroup: auto",
     "swift-backtrace: auto",
   ])
   func `stand alone until other host keys exist`(_ text: String) {
