@@ -35,7 +35,7 @@ test: dependencies
 
 sanitize: dependencies
 	GUARDIAN_DYNAMIC=1 $(SWIFT) test $(BUILDFLAGS) --sanitize=thread --scratch-path .build/sanitize \
-	  --filter 'GuardianRuntimeTests|GuardianLinuxTests'
+	  --filter 'GuardianRuntimeTests|GuardianLinuxTests|GuardianStoreTests'
 
 bench: dependencies $(BENCH)/floor $(BENCH)/child $(BENCH)/bench
 	$(BUILD) -c release --product guardian

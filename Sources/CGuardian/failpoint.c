@@ -5,9 +5,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "failpoint.h"
 #include "guardian_faults.h"
+#include "raw.h"
 
 #ifdef GUARDIAN_FAILPOINTS
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -15,12 +18,22 @@ static char wanted[128];
 static long nth = 1;
 static int list = -1;
 static atomic_long hits;
+// Where a child is held, and the files by which it says so and is let go.
+static char held_at[128], here[256], go_on[256];
 
 static void read_order(void) {
   const char *order = getenv("GUARDIAN_FAILPOINT");
   if (!order) return;
   if (strncmp(order, "list:", 5) == 0) {
     list = open(order + 5, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    return;
+  }
+  if (strncmp(order, "hold:", 5) == 0) {
+    const char *name = order + 5, *end = strchr(name, ':');
+    if (!end || (size_t)(end - name) >= sizeof held_at || strlen(end + 1) + sizeof ".held" > sizeof here) return;
+    memcpy(held_at, name, (size_t)(end - name));
+    strcpy(go_on, end + 1);
+    strcat(strcpy(here, end + 1), ".held");
     return;
   }
   const char *colon = strrchr(order, ':');
@@ -47,6 +60,21 @@ void guardian_fail_point(const char *name) {
     for (;;) pause();
   }
 }
+
+void guardian_read_fail_points(void) { pthread_once(&once, read_order); }
+
+GUARDIAN_RAW void guardian_hold_point(const char *name) {
+  for (size_t i = 0;; i++) {
+    if (name[i] != held_at[i]) return;
+    if (!name[i]) break;
+  }
+  long file = raw4(SYS_openat, AT_FDCWD, here, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (file >= 0) raw1(SYS_close, file);
+  struct timespec pause = {0, 2000000};
+  while (raw3(SYS_faccessat, AT_FDCWD, go_on, F_OK) != 0) raw4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, 0);
+}
 #else
 void guardian_fail_point(const char *name) {}
+void guardian_read_fail_points(void) {}
+void guardian_hold_point(const char *name) {}
 #endif

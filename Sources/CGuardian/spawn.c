@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "failpoint.h"
 #include "hide.h"
 #include "raw.h"
 
@@ -172,6 +173,20 @@ GUARDIAN_RAW static void child(void *context) {
   const struct guardian_spawn_request *request = birth->request;
 
   long answer;
+  guardian_hold_point(request->separate ? "separate-child.unmarked" : "child.unmarked");
+  // Whoever comes after the caller, should that be killed now, has nothing else to know this process by. It comes before
+  // a single descriptor is let go: as long as there is no mark, the caller's locks are held here, and nobody comes after.
+  if (request->mark) {
+    volatile struct guardian_birth_mark *mark = request->mark;
+    struct timespec now = {0, 0};
+    raw4(SYS_clock_gettime, CLOCK_BOOTTIME, &now, 0, 0);
+    mark->high = mark->low = 0;
+    mark->at = now.tv_sec * 1000000000ll + now.tv_nsec;
+    mark->pid = (int32_t)raw1(SYS_getpid, 0);
+    mark->low = request->run_low;
+    mark->high = request->run_high;
+  }
+
   if (birth->unshare_from > 0) {
     answer = raw3(SYS_close_range, birth->unshare_from, ~0u, CLOSE_RANGE_UNSHARE);
     if (answer < 0) answer = raw1(SYS_unshare, CLONE_FILES);
@@ -180,18 +195,6 @@ GUARDIAN_RAW static void child(void *context) {
 
   answer = raw1(SYS_setsid, 0);
   if (answer < 0) fail(birth, GUARDIAN_STAGE_SESSION, 0, answer);
-
-  // Whoever comes after the caller, should that be killed now, has nothing else to know this process by.
-  if (request->mark) {
-    volatile struct guardian_birth_mark *mark = request->mark;
-    struct timespec now = {0, 0};
-    raw4(SYS_clock_gettime, CLOCK_BOOTTIME, &now, 0, 0);
-    mark->high = mark->low = 0;
-    mark->at = now.tv_sec * 1000000000ll + now.tv_nsec;
-    mark->pid = (int32_t)answer;
-    mark->low = request->run_low;
-    mark->high = request->run_high;
-  }
 
   // The dispositions are a copy, since sighand is not shared. SIGKILL and SIGSTOP refuse, which is as well.
   for (int number = 1; number <= 64; number++) {
@@ -204,6 +207,7 @@ GUARDIAN_RAW static void child(void *context) {
 
   // Early, so that a child that blocks further down holds nothing of guardian's.
   arrange_descriptors(birth);
+  guardian_hold_point(request->separate ? "separate-child.marked" : "child.marked");
 
   if (request->set_nice) {
     answer = raw3(SYS_setpriority, PRIO_PROCESS, 0, request->nice);
@@ -238,6 +242,15 @@ GUARDIAN_RAW static void child(void *context) {
 
   answer = raw1(SYS_chdir, request->directory);
   if (answer < 0) fail(birth, GUARDIAN_STAGE_DIRECTORY, 0, answer);
+
+  guardian_hold_point(request->separate ? "separate-child.exec" : "child.exec");
+  // What was told when guardian was gone already left a SIGPIPE behind, which would end the child now.
+  if (birth->report >= 0) {
+    struct kernel_sigaction ignore = {SIG_IGN, 0, 0, 0}, before;
+    answer = raw4(SYS_rt_sigaction, SIGPIPE, &ignore, &before, sizeof ignore.mask);
+    if (answer == 0) answer = raw4(SYS_rt_sigaction, SIGPIPE, &before, 0, sizeof before.mask);
+    if (answer < 0) fail(birth, GUARDIAN_STAGE_SIGNALS, SIGPIPE, answer);
+  }
 
   // The default actions are in force: from here on a signal ends the child, and not half of it.
   uint64_t none = 0;
@@ -316,6 +329,7 @@ int guardian_spawn(const struct guardian_spawn_request *request, struct guardian
   *result = (struct guardian_spawn_result){.pid = -1, .pidfd = -1, .stage = GUARDIAN_STAGE_CLONE, .index = 0};
   struct birth birth = {.request = request, .report = request->separate ? request->report : -1};
 
+  guardian_read_fail_points();
   // The C library's own signals too: its handlers would act upon our threads from within the child.
   uint64_t all = ~(uint64_t)0, before = 0;
   raw4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);

@@ -5,7 +5,7 @@ import Glibc
 /// One owner for a directory: a lock on the directory itself, held as long as this object lives.
 package final class DirectoryLock {
   package enum Failure: Error, Hashable, CustomStringConvertible {
-    /// Somebody else has it; the pid is nil where /proc does not tell.
+    /// Somebody else has it; the pid is nil where /proc does not tell, and where whoever took it is gone.
     case held(path: String, pid: Int32?)
     case cannot(SystemError)
     package var description: String {
@@ -74,7 +74,8 @@ package final class DirectoryLock {
       let words = line.split(separator: " ", omittingEmptySubsequences: true)
       guard words.count >= 6, words[1] == "FLOCK", words[5].hasSuffix(suffix), let pid = Int32(words[4]), pid > 0
       else { continue }
-      return pid
+      // Whoever took it may be gone, and have left it to a child that has not come to its exec.
+      if let look = ProcessLook(pid), !look.isDead { return pid }
     }
     return nil
   }

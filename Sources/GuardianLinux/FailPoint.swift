@@ -7,7 +7,8 @@
 ///
 /// By the environment of the program: `GUARDIAN_FAILPOINT=NAME` kills at the first time it comes to NAME,
 /// `GUARDIAN_FAILPOINT=NAME:3` at the third, and `GUARDIAN_FAILPOINT=list:PATH` appends each name to a file, one a line,
-/// each time that it comes by. May be called on any thread.
+/// each time that it comes by. May be called on any thread. `GUARDIAN_FAILPOINT=hold:NAME:PATH` holds a child between
+/// its birth and its exec, see failpoint.h.
 ///
 /// - Parameter name: At most 120 ASCII characters without a colon: `spawn.before`, `saved.after`.
 @inline(__always)

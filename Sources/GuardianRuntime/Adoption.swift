@@ -50,10 +50,25 @@ struct Survivors {
     case stranger(AdoptedProcess)
   }
 
+  /// A start that nobody has written down.
+  enum Born {
+    case lives(Found)
+    /// It is over already. The start of the process is not known.
+    case gone(ProcessIdentity)
+
+    func child(of run: RunID) -> RunningChild {
+      switch self {
+      case .lives(let found): found.child(of: run)
+      case .gone(let leader): RunningChild(leftoversOf: leader, run: run)
+      }
+    }
+  }
+
   /// What was started in an adoptee's place before anybody wrote that down, by its own id.
-  func successor(of adoptee: Adoptee) -> (RunID, Found)? {
-    guard let id = adoptee.successor, let look = sweep[id] else { return nil }
-    return Self.found(look).map { (id, $0) }
+  func successor(of adoptee: Adoptee) -> (RunID, Born)? {
+    guard let id = adoptee.successor else { return nil }
+    if let found = sweep[id].flatMap({ Self.found($0) }) { return (id, .lives(found)) }
+    return births[id].map { (id, .gone(ProcessIdentity(pid: $0.pid, startTicks: 0))) }
   }
 
   private static func found(_ look: ProcessLook) -> Found? {
@@ -152,8 +167,8 @@ extension RunTable {
     let run = Run(request, for: service)
     run.oomKills = oom.refreshed()
     let facts = facts(of: service)
-    if let (id, found) = survivors.successor(of: adoptee) {
-      alreadyBorn[id] = found
+    if let (id, born) = survivors.successor(of: adoptee) {
+      alreadyBorn[id] = born
       shell.post(service, .superseded(run.id))
     }
     if adoptee.mainEnded {
@@ -178,28 +193,41 @@ extension RunTable {
       readNotificationsOfTheDead(service, facts, run)
       run.letGoOfReadiness()
       // It has begun, and so its end counts, though nobody saw either.
-      if let born = survivors.bornAndGone(adoptee) {
+      let born = survivors.bornAndGone(adoptee)
+      if let born {
         shell.post(
           service, .adopted(run.id, pid: born.pid, startTicks: born.startTicks, readinessKnown: readinessKnown))
       }
-      let leader = adoptee.process
-      if let leader {
-        run.child = RunningChild(leftoversOf: leader, run: run.id)
-        run.stage = .draining
-        enter(run)
+      guard let leader = adoptee.process ?? born else {
+        shell.post(service, .ended(run.id, Death(.unseen)))
+        return shell.post(service, .emptied(run.id))
       }
-      let leftovers = run.child?.remaining(in: survivors.landscape) ?? 0
-      shell.post(service, .ended(run.id, Death(.unseen, leftovers: leftovers)))
-      if leftovers == 0 { return leader == nil ? shell.post(service, .emptied(run.id)) : emptied(run) }
-      drain(run)
+      endedUnseen(run, leader, survivors.landscape)
     case let found?: take(run, found, readinessKnown)
     }
   }
 
   /// The start that the machine has decided anew had come about before: it is not made twice.
-  func takeForStarted(_ run: Run, _ found: Survivors.Found) {
+  func takeForStarted(_ run: Run, _ born: Survivors.Born) {
     _ = listenAgain(facts(of: run.service), run.request.spec, run.service, .none)
-    take(run, found, nil)
+    switch born {
+    case .lives(let found): take(run, found, nil)
+    case .gone(let leader):
+      shell.post(run.service, .spawned(run.id, pid: leader.pid, executable: nil, startTicks: leader.startTicks))
+      readNotificationsOfTheDead(run.service, facts(of: run.service), run)
+      endedUnseen(run, leader, .take())
+    }
+  }
+
+  /// Nobody saw its end; what it has left behind is its own all the same.
+  private func endedUnseen(_ run: Run, _ leader: ProcessIdentity, _ landscape: Landscape) {
+    run.child = RunningChild(leftoversOf: leader, run: run.id)
+    run.stage = .draining
+    enter(run)
+    let leftovers = run.child?.remaining(in: landscape) ?? 0
+    shell.post(run.service, .ended(run.id, Death(.unseen, leftovers: leftovers)))
+    if leftovers == 0 { return emptied(run) }
+    drain(run)
   }
 
   /// - Returns: Whether all that the service has said meanwhile has been kept.

@@ -228,7 +228,17 @@ private func run(
 
 /// The lock that this process has already, or a new one.
 private func lock(_ path: String, _ snapshot: TakeOver?) throws(DirectoryLock.Failure) -> DirectoryLock {
-  guard let held = snapshot?.locks.first(where: { $0.path == path }) else { return try DirectoryLock(path) }
+  guard let held = snapshot?.locks.first(where: { $0.path == path }) else {
+    // Of a guardian that was killed a child may still be on its way to its exec: until it has left its mark it holds the
+    // locks, and nobody is their holder by name.
+    for _ in 0..<100 {
+      do { return try DirectoryLock(path) } catch {
+        guard case .held(_, pid: nil) = error else { throw error }
+      }
+      usleep(20_000)
+    }
+    return try DirectoryLock(path)
+  }
   return try DirectoryLock(adopting: held.descriptor, path: path)
 }
 

@@ -101,7 +101,7 @@ final class RunTable {
   unowned let shell: Shell
   private var runs: [RunID: Run] = [:]
   /// Starts that an earlier guardian has carried out and not written down.
-  var alreadyBorn: [RunID: Survivors.Found] = [:]
+  var alreadyBorn: [RunID: Survivors.Born] = [:]
   private var byPid: [Int32: RunID] = [:]
   private(set) var facts: [ServiceID: ServiceFacts] = [:]
   private var draining: [RunID] = []

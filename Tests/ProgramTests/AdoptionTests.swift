@@ -8,14 +8,6 @@ extension Programs {
       Int32(try #require(try await guardian.status(name)["pid"].int))
     }
     private let settling = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
-    /// A zombie is not.
-    private func isAlive(_ pid: Int32) -> Bool {
-      guard let stat = try? Files.read("/proc/\(pid)/stat"), let rest = stat.split(separator: ")").last else {
-        return false
-      }
-      return !rest.hasPrefix(" Z")
-    }
-
     /// Whether whoever gets orphans here takes their ends: only then does the kernel tell others how they went.
     private func orphansAreReaped() async throws -> Bool {
       let orphan = try await run(["/bin/sh", "-c", "sleep 0.1 >/dev/null & echo $!"])

@@ -225,6 +225,40 @@ func processes(where belongs: (_ pid: Int32, _ session: Int32, _ commandLine: St
   return found
 }
 
+/// A zombie is not.
+func isAlive(_ pid: Int32) -> Bool {
+  guard let stat = try? Files.read("/proc/\(pid)/stat"), let rest = stat.split(separator: ")").last else { return false }
+  return !rest.hasPrefix(" Z")
+}
+
+/// What guardian has written down of its runs: a second reading of the database, by other code than guardian's.
+enum Book {
+  /// Why it cannot be read on this machine.
+  static let missing: String? = {
+    guard let python = Place.program("python3") else { return "python3 is not there" }
+    let probe = try? Process([python, "-c", "import sqlite3"]).waitBlocking()
+    return probe == 0 ? nil : "python3 has no sqlite3"
+  }()
+
+  /// For each service its runs by their ids, repairs included, and whether they have their end.
+  static func read(_ guardian: Guardian) async throws -> [String: [String: Bool]] {
+    let script = """
+      import sqlite3, sys
+      for id, service, closed in sqlite3.connect(sys.argv[1]).execute("SELECT id, service, closed FROM run"):
+        print(id.hex(), service, closed is not None)
+      """
+    let answer = try await run(
+      [Place.program("python3") ?? "", "-c", script, guardian.scratch.path + "/state/guardian.db"])
+    guard answer.code == 0 else { throw Failure("the book cannot be read: \(answer.error)") }
+    var book: [String: [String: Bool]] = [:]
+    for line in answer.output.split(separator: "\n") {
+      let words = line.split(separator: " ").map(String.init)
+      if words.count == 3 { book[words[1], default: [:]][words[0]] = words[2] == "True" }
+    }
+    return book
+  }
+}
+
 // MARK: - guardian
 
 /// One `guardian` on directories of its own, and `guardianctl` to talk to it.

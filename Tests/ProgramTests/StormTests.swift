@@ -41,12 +41,7 @@ extension Programs {
 private final class Storm {
   static let long = getenv("GUARDIAN_STORM").flatMap { Int(String(cString: $0)) }
   static let firstSeed = getenv("GUARDIAN_SEED").flatMap { UInt64(String(cString: $0)) } ?? 1
-  static let missing: String? = {
-    if access("/usr/bin/flock", X_OK) != 0 { return "flock is not there" }
-    guard let python = Place.program("python3") else { return "python3 is not there" }
-    let probe = try? Process([python, "-c", "import sqlite3"]).waitBlocking()
-    return probe == 0 ? nil : "python3 has no sqlite3"
-  }()
+  static let missing = access("/usr/bin/flock", X_OK) != 0 ? "flock is not there" : Book.missing
 
   let guardian: Guardian
   private let witness: String
@@ -208,31 +203,12 @@ private final class Storm {
     #expect(((try? Files.read(witness + "/doubles")) ?? "") == "", "two lives at once, \(told)")
 
     try await guardian.stop()
-    let book = try await readBook()
+    let book = try await Book.read(guardian)
     for name in Self.fleet.map(\.name) {
       let entries = book[name] ?? [:], seen = lives(name).map(\.run)
       #expect(Set(seen).count == seen.count, "\(name): a run began twice, \(told)")
       #expect(entries.keys.filter { seen.contains($0) }.count == seen.count, "\(name): lives not in the book, \(told)")
       #expect(entries.values.allSatisfy { $0 }, "\(name): \(entries.filter { !$0.value }) never ended, \(told)")
     }
-  }
-
-  /// Each main run by its id, and whether it has its end: a second reading of the database, by other code than guardian's.
-  private func readBook() async throws -> [String: [String: Bool]] {
-    let script = """
-      import sqlite3, sys
-      for id, service, purpose, closed in sqlite3.connect(sys.argv[1]).execute(
-          "SELECT id, service, purpose, closed FROM run"):
-        print(id.hex(), service, closed is not None)
-      """
-    let answer = try await run(
-      [Place.program("python3") ?? "", "-c", script, guardian.scratch.path + "/state/guardian.db"])
-    guard answer.code == 0 else { throw Failure("the book cannot be read: \(answer.error)") }
-    var book: [String: [String: Bool]] = [:]
-    for line in answer.output.split(separator: "\n") {
-      let words = line.split(separator: " ").map(String.init)
-      if words.count == 3 { book[words[1], default: [:]][words[0]] = words[2] == "True" }
-    }
-    return book
   }
 }
