@@ -76,5 +76,5 @@ GUARDIAN_RAW void guardian_hold_point(const char *name) {
 #else
 void guardian_fail_point(const char *name) {}
 void guardian_read_fail_points(void) {}
-void guardian_hold_point(const char *name) {}
+GUARDIAN_RAW void guardian_hold_point(const char *name) {}
 #endif
