@@ -519,7 +519,7 @@ final class Shell {
     var known = KnownProcesses()
     for run in runs.all { if let child = run.child { known.insert(child, run.id) } }
     for hook in hooks.all { if let child = hook.child { known.insert(child, hook.request.id) } }
-    for (run, born) in runs.alreadyBorn { known.insert(born.child(of: run), run) }
+    for (run, found) in runs.alreadyBorn { known.insert(found.child(of: run), run) }
     // Of those whose files cannot be read now: they are taken over when they can.
     for record in stored.values { for run in record.record.situation.runs { known.insert(run) } }
     let ended = group.endForeigners(patience: .seconds(5), except: known)

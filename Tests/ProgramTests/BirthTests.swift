@@ -129,7 +129,8 @@ extension Programs {
       #expect(seen.allSatisfy { book[$0.run] == true }, "\(book) \(seen)")
     }
 
-    @Test func `a restart at once that began and died before it could be written down is not made again`() async throws {
+    @Test func `a restart at once that began and died before it could be written down is not made again`() async throws
+    {
       let scratch = try Scratch()
       let yaml = """
         command: [/bin/sh, -c, "echo $INVOCATION_ID >>'\(scratch.path)/lives'; until [ -e '\(scratch.path)/die' ]; do sleep 0.02; done; exit 3"]

@@ -227,7 +227,9 @@ func processes(where belongs: (_ pid: Int32, _ session: Int32, _ commandLine: St
 
 /// A zombie is not.
 func isAlive(_ pid: Int32) -> Bool {
-  guard let stat = try? Files.read("/proc/\(pid)/stat"), let rest = stat.split(separator: ")").last else { return false }
+  guard let stat = try? Files.read("/proc/\(pid)/stat"), let rest = stat.split(separator: ")").last else {
+    return false
+  }
   return !rest.hasPrefix(" Z")
 }
 
