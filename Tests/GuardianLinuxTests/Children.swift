@@ -113,6 +113,9 @@ enum Children {
   }
 }
 
+/// These tests run under the thread sanitizer.
+let isSanitized = dlsym(nil, "__tsan_init") != nil
+
 /// A directory that goes away with its contents.
 final class Scratch {
   let path: String

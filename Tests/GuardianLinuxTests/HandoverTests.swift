@@ -147,9 +147,11 @@ import Testing
     try FaultMarks(directory: scratch.path, bootID: boot).recent(within: .seconds(300), now: SystemClocks.now().boot)
   }
 
-  @Test(arguments: [
-    ("segv", [Signal.segv]), ("overflow", [.segv]), ("trap", [.ill, .trap]), ("abort", [.abrt]),
-  ])
+  @Test(
+    .enabled(if: !isSanitized, "not shown: the sanitizer takes faults for itself"),
+    arguments: [
+      ("segv", [Signal.segv]), ("overflow", [.segv]), ("trap", [.ill, .trap]), ("abort", [.abrt]),
+    ])
   func `leave a mark, and end it as they would have`(how: String, signals: [Signal]) throws {
     let scratch = try Scratch()
     let finished = try Probe.run("fault", scratch.path, "this", how)
@@ -159,7 +161,9 @@ import Testing
     #expect(try marks(scratch, "another").isEmpty)
   }
 
-  @Test(arguments: [(Signal.abrt, 1), (.kill, 0), (.term, 0)])
+  @Test(
+    .enabled(if: !isSanitized, "not shown: the sanitizer takes faults for itself"),
+    arguments: [(Signal.abrt, 1), (.kill, 0), (.term, 0)])
   func `an abort from outside counts, a kill does not`(signal: Signal, count: Int) throws {
     let scratch = try Scratch()
     let pipe = try Pipe()

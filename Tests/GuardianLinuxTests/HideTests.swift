@@ -4,7 +4,7 @@ import GuardianModel
 import Testing
 
 /// Not shown without CAP_SYS_ADMIN, which a mount namespace needs.
-@Suite(.enabled(if: HideSupport.available, "needs CAP_SYS_ADMIN")) struct `a hidden path` {
+@Suite(.enabled(if: HideSupport.available, "not shown: needs CAP_SYS_ADMIN")) struct `a hidden path` {
   private let nobody = Identity(
     user: "4711", uid: 4711, gid: 4711, groups: [4711], home: "/", shell: "/bin/sh")
 

@@ -195,7 +195,7 @@ extension SpawnRequest {
     #expect(try Children.run(Children.shell(verdict.script)).status == verdict.status)
   }
 
-  @Test(.enabled(if: Children.isRoot, "needs root"))
+  @Test(.enabled(if: Children.isRoot, "not shown: needs root"))
   func `guardian can still dump core after a start as another user`() throws {
     let before = try #require(prctlDumpable())
     var request = SpawnRequest(command: ["/bin/true"])
@@ -212,7 +212,7 @@ extension SpawnRequest {
 }
 
 /// Not shown without root: an ordinary user cannot become another.
-@Suite(.enabled(if: Children.isRoot, "needs root")) struct `a start as another user` {
+@Suite(.enabled(if: Children.isRoot, "not shown: needs root")) struct `a start as another user` {
   private let somebody = Identity(
     user: "somebody", uid: 4711, gid: 4712, groups: [4712, 4713, 9, 4714], home: "/", shell: "/bin/sh")
 
@@ -310,7 +310,7 @@ extension SpawnRequest {
   }
 
   /// Not shown without CAP_SYS_ADMIN: nothing can be mounted.
-  @Test(.enabled(if: HideSupport.available, "needs CAP_SYS_ADMIN"))
+  @Test(.enabled(if: HideSupport.available, "not shown: needs CAP_SYS_ADMIN"))
   func `E9: names a file system that executes nothing`() throws {
     let scratch = try Scratch()
     let place = try scratch.directory("noexec")
@@ -324,7 +324,7 @@ extension SpawnRequest {
   }
 
   /// Not shown without root: root's own processes are not counted, and nobody else can become another user.
-  @Test(.enabled(if: Children.isRoot, "needs root"), arguments: Way.allCases)
+  @Test(.enabled(if: Children.isRoot, "not shown: needs root"), arguments: Way.allCases)
   func `E2: a limit of processes is guardian's trouble, no crash, and is named with its value`(_ way: Way) throws {
     var request = SpawnRequest(command: ["/bin/true"]).by(way)
     request.identity = Identity(user: "4713", uid: 4713, gid: 4713, groups: [4713], home: "/", shell: "/bin/sh")

@@ -366,7 +366,7 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
     #expect(names(place.load()) == ["a"])
   }
 
-  @Test(.enabled(if: geteuid() == 0, "needs root to give files away"))
+  @Test(.enabled(if: geteuid() == 0, "not shown: needs root to give files away"))
   func `a file or directory of somebody else is refused, in a sticky directory too`() throws {
     let place = try Place()
     try place.write("services/a.yaml", good)
@@ -386,7 +386,7 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
     #expect(!place.load().listed)
   }
 
-  @Test(.enabled(if: geteuid() == 0, "needs root to give links away"))
+  @Test(.enabled(if: geteuid() == 0, "not shown: needs root to give links away"))
   func `a link that somebody else put into a shared directory is not followed`() throws {
     let place = try Place()
     try place.write("real.yaml", good)

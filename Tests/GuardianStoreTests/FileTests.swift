@@ -347,7 +347,7 @@ func `the history keeps what it is told to, and every open run`(later: Bool) {
   }
 }
 
-@Test(.enabled(if: geteuid() == 0, "only root can give files away"))
+@Test(.enabled(if: geteuid() == 0, "not shown: only root can give files away"))
 func `another user's database is refused`() {
   let scratch = Scratch()
   fill(scratch.path)

@@ -247,7 +247,7 @@ private func onThread(_ body: @escaping () -> Void) {
   if result == 0 { pthread_join(thread, nil) }
 }
 
-@Test(.enabled(if: geteuid() == 0, "mounting needs root"))
+@Test(.enabled(if: geteuid() == 0, "not shown: mounting needs root"))
 func `E5: a small tmpfs fills up in the middle of a crash loop, and has space again`() {
   let scratch = Scratch()
   nonisolated(unsafe) var mounted: Int32 = -1

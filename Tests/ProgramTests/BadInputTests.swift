@@ -108,7 +108,7 @@ extension Programs {
       #expect(try await process.wait() == 0)
     }
 
-    @Test(.enabled(if: Files.exists("/dev/full"), "needs /dev/full"))
+    @Test(.enabled(if: Files.exists("/dev/full"), "not shown: needs /dev/full"))
     func `an answer of guardian itself that does not get out is a failure`() async throws {
       let scratch = try Scratch()
       for name in ["config", "config/services"] { _ = try scratch.directory(name) }

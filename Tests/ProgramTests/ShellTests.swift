@@ -269,6 +269,8 @@ extension Programs {
       var services: [String: String] = [:]
       for n in 0..<100 { services["s\(n)"] = Self.sleeper }
       let guardian = try await Guardian(scratch, services: services)
+      // Its socket answers before the first start.
+      try await eventually("the first is started") { guardian.log.contains(": started, pid ") ? () : nil }
       kill(guardian.process.pid, SIGTERM)
       kill(guardian.process.pid, SIGINT)
       #expect(try await guardian.process.wait(seconds: 30) == 0)
