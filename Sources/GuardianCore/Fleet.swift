@@ -65,7 +65,7 @@ package struct Fleet: Sendable {
     machines[index]?.guardianObserving = observing
     number(spec.name, index)
     if machines[index]?.isSuspect ?? false { care.suspects.append(index) }
-    schedule(index)
+    schedule(index, machines[index]?.nextDeadline ?? (nil, nil))
     return ServiceID(index)
   }
 
@@ -237,7 +237,7 @@ package struct Fleet: Sendable {
         output.append(.answer(waiter.request, .failed(reason: "the service was removed")))
       }
     }
-    schedule(index)
+    schedule(index, forgotten ? (nil, nil) : turn.due)
     checkShutdown()
     goOnWithCare(now: turn.now)
   }
@@ -245,11 +245,10 @@ package struct Fleet: Sendable {
   /// Rises whenever a service may have changed: what was derived from the same number is still true.
   package private(set) var revision: UInt64 = 0
 
-  private mutating func schedule(_ index: Int) {
+  private mutating func schedule(_ index: Int, _ due: (monotonic: Instant?, boot: BootInstant?)) {
     revision &+= 1
-    let due = machines[index]?.nextDeadline
-    monotonicDue.set(due?.monotonic?.nanoseconds, for: index)
-    bootDue.set(due?.boot?.nanoseconds, for: index)
+    monotonicDue.set(due.monotonic?.nanoseconds, for: index)
+    bootDue.set(due.boot?.nanoseconds, for: index)
   }
 
   private mutating func checkShutdown() {

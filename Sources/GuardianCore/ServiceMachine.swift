@@ -246,6 +246,9 @@ package struct Turn {
   package var random: Randomness
   package var actions: [Action] = []
   package var milestones: [Milestone] = []
+  /// When the machine is to be called again. Every turn ends by saying so: looked up later, it would cost a copy of the
+  /// whole machine.
+  package internal(set) var due: (monotonic: Instant?, boot: BootInstant?) = (nil, nil)
   package init(now: Now, random: Randomness) {
     self.now = now
     self.random = random
@@ -285,7 +288,9 @@ extension ServiceMachine {
       hookAdopted(hook, ProcessIdentity(pid: pid, startTicks: startTicks), &turn)
     case .watchdogPinged(let run):
       // Nothing of it is kept, so nothing is saved.
-      return watchdogPinged(run, &turn)
+      watchdogPinged(run, &turn)
+      turn.due = nextDeadline
+      return
     case .watchdogTriggered(let run):
       if case .running(let current) = phase, current.id == run { fault(current, .watchdog, signal: .abrt, &turn) }
     case .timeoutExtended(let run, let extra): timeoutExtended(run, by: extra, &turn)
@@ -335,6 +340,7 @@ extension ServiceMachine {
       watched = watch
       turn.actions.append(.watch(watch))
     }
+    turn.due = nextDeadline
   }
 
   /// Makes the record durable; many changes within a turn are one save.

@@ -13,14 +13,12 @@ package enum ProcessState: Hashable, Sendable {
 
   /// Nil where it is gone, or /proc does not tell. proc(5): "State" and, since 4.15, "CoreDumping".
   package init?(of pid: Int32) {
-    guard let text = FileText.text("/proc/\(pid)/status", limit: 1 << 16) else { return nil }
-    self = .alive
-    for line in text.split(separator: "\n") {
-      if line.hasPrefix("State:\tT") || line.hasPrefix("State:\tt") { self = .stopped }
-      if line == "CoreDumping:\t1" {
-        self = .dumping
-        return
-      }
+    guard let text = FileText.read("/proc/\(pid)/status", limit: 1 << 16) else { return nil }
+    if FileText.number(after: "CoreDumping:", in: text) == 1 {
+      self = .dumping
+    } else {
+      let state = FileText.byte(after: "State:", in: text)
+      self = state == UInt8(ascii: "T") || state == UInt8(ascii: "t") ? .stopped : .alive
     }
   }
 }

@@ -22,7 +22,7 @@ package enum FileText {
       }
       if count < 0 { return nil }
       if count == 0 { return bytes }
-      bytes += chunk
+      if bytes.isEmpty { bytes = chunk } else { bytes += chunk }
       if bytes.count > limit { return nil }
       room = min(room * 2, 1 << 16)
     }
@@ -36,22 +36,35 @@ package enum FileText {
   ///
   /// Runs at every death, so it makes no strings.
   static func number(after key: StaticString, in text: [UInt8]) -> UInt64? {
+    value(after: key, in: text) { value in
+      var number: UInt64?
+      for byte in value {
+        guard byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") else { break }
+        let (shifted, tooLarge) = (number ?? 0).multipliedReportingOverflow(by: 10)
+        let (sum, over) = shifted.addingReportingOverflow(UInt64(byte - UInt8(ascii: "0")))
+        if tooLarge || over { return nil }
+        number = sum
+      }
+      return number
+    }
+  }
+
+  /// The first byte behind `key` where a line starts with it, blanks between them skipped; nil where there is none.
+  static func byte(after key: StaticString, in text: [UInt8]) -> UInt8? {
+    value(after: key, in: text) { value in value.first.flatMap { $0 == UInt8(ascii: "\n") ? nil : $0 } }
+  }
+
+  /// - Parameter body: Gets all that follows `key` and its blanks, also the lines below.
+  private static func value<Value>(
+    after key: StaticString, in text: [UInt8], _ body: (Slice<UnsafeBufferPointer<UInt8>>) -> Value?
+  ) -> Value? {
     let wanted = UnsafeBufferPointer(start: key.utf8Start, count: key.utf8CodeUnitCount)
     return text.withUnsafeBufferPointer { text in
       var line = 0
       while line < text.count {
         let rest = text[line...]
         if rest.starts(with: wanted) {
-          var number: UInt64?
-          for byte in rest.dropFirst(wanted.count) {
-            if number == nil && (byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t")) { continue }
-            guard byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") else { break }
-            let (shifted, tooLarge) = (number ?? 0).multipliedReportingOverflow(by: 10)
-            let (sum, over) = shifted.addingReportingOverflow(UInt64(byte - UInt8(ascii: "0")))
-            if tooLarge || over { return nil }
-            number = sum
-          }
-          return number
+          return body(rest.dropFirst(wanted.count).drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") })
         }
         guard let end = rest.firstIndex(of: UInt8(ascii: "\n")) else { return nil }
         line = end + 1

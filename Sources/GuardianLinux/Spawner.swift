@@ -130,18 +130,23 @@ package final class Spawner {
   }
 }
 
+/// A limit as the kernel takes it, and as the service file names it.
+struct NamedLimit {
+  var name: String, limit: guardian_limit
+}
+
 extension SpawnRequest {
   /// With the name of each, for the sentence about one that is refused.
-  var namedLimits: [(name: String, limit: guardian_limit)] {
-    var all: [(String, guardian_limit)] = []
+  var namedLimits: [NamedLimit] {
+    var all: [NamedLimit] = []
     if let softOpenFiles, !limits.contains(where: { $0.resource == .openFiles }) {
       let own = guardian_limit(
         resource: ResourceLimit.Resource.openFiles.number, set_hard: 0, soft: softOpenFiles, hard: 0)
-      all.append((ResourceLimit.Resource.openFiles.rawValue, own))
+      all.append(NamedLimit(name: ResourceLimit.Resource.openFiles.rawValue, limit: own))
     }
     for limit in limits {
       let both = guardian_limit(resource: limit.resource.number, set_hard: 1, soft: limit.value, hard: limit.value)
-      all.append((limit.resource.rawValue, both))
+      all.append(NamedLimit(name: limit.resource.rawValue, limit: both))
     }
     return all
   }

@@ -1,4 +1,5 @@
-// bench PROGRAMS BENCH [--rounds N] : guardian beside a bare C loop that does the same, in turns, as ratios.
+// bench PROGRAMS BENCH [--rounds N] [--before PROGRAMS] : guardian beside a bare C loop that does the same, in turns, as
+// ratios; with `--before`, its restarts also beside those of an earlier guardian.
 //
 // Only ratios within one run mean anything; the absolute figures are for scale. Both start the same child, which reports
 // the time of its first instruction to a FIFO. guardian's profile: as root where possible, `log: none`, release build.
@@ -277,26 +278,45 @@ func inTurns(_ rounds: Int, _ measure: (Side) throws -> [Double]) rethrows -> (f
 
 // MARK: - The rows
 
-/// From the signal that ends a settled child to its successor's first instruction.
+/// Who restarts, and how.
+struct Contender {
+  var side: Side
+  /// Of the guardian that is measured, or of an earlier one.
+  var programs: String
+  /// The child that is killed is still starting up, so that its successor has to be recorded first.
+  var durable = false
+}
+
+/// From the signal that ends a settled child to its successor's first instruction, in nanoseconds for each contender.
 ///
-/// - Parameter durable: Of a child that is still starting up instead, so that its successor has to be recorded first.
-func restarts(_ side: Side, _ reports: Reports, _ place: Place, durable: Bool = false) throws -> [Double] {
-  let supervisor = try Supervisor(
-    side, count: 10, mode: "stay", reports: reports, place: place, window: durable ? "1h" : "20ms",
-    extra: durable ? "escalation: off\nbackoff: {first: 0s}" : "")
-  defer { _ = reports.take() }
-  var alive = try reports.wait(for: 10, seconds: 20).map(\.pid)
-  usleep(300_000)
-  var times: [Double] = []
-  for n in 0..<200 {
-    usleep(8_000)  // ten of them in turn: each has outlived its window of 20 ms
-    let start = now()
-    kill(alive[n % 10], SIGUSR1)
-    let next = try reports.wait(for: 1, seconds: 10)[0]
-    times.append(Double(next.time - start))
-    alive[n % 10] = next.pid
+/// All stand side by side, which costs nothing while they are idle, and take turns kill by kill: what else goes on in the
+/// machine meets all of them alike.
+func restarts(_ contenders: [Contender], _ count: Int, _ place: Place) throws -> [[Double]] {
+  var standing: [(supervisor: Supervisor, reports: Reports, alive: [pid_t])] = []
+  for (number, contender) in contenders.enumerated() {
+    let own = Place(programs: contender.programs, bench: place.bench, scratch: "\(place.scratch)/\(number)")
+    mkdir(own.scratch, 0o755)
+    let reports = try Reports(path: own.scratch + "/reports")
+    let supervisor = try Supervisor(
+      contender.side, count: 10, mode: "stay", reports: reports, place: own, window: contender.durable ? "1h" : "20ms",
+      extra: contender.durable ? "escalation: off\nbackoff: {first: 0s}" : "")
+    standing.append((supervisor, reports, try reports.wait(for: 10, seconds: 20).map(\.pid)))
   }
-  try supervisor.end()
+  usleep(300_000)
+  var times = contenders.map { _ in [Double]() }
+  for n in 0..<count {
+    for turn in contenders.indices {
+      // Nobody always comes after the same other.
+      let at = n % 2 == 0 ? turn : contenders.count - 1 - turn
+      usleep(8_000)  // ten of them in turn: each has outlived its window of 20 ms
+      let start = now()
+      kill(standing[at].alive[n % 10], SIGUSR1)
+      let next = try standing[at].reports.wait(for: 1, seconds: 10)[0]
+      times[at].append(Double(next.time - start))
+      standing[at].alive[n % 10] = next.pid
+    }
+  }
+  for one in standing { try one.supervisor.end() }
   return times
 }
 
@@ -357,13 +377,17 @@ func wholeProcess(_ arguments: [String], times: Int) throws -> [Double] {
 }
 
 func bench() throws {
-  var arguments = Array(CommandLine.arguments.dropFirst()), rounds = 3
+  var arguments = Array(CommandLine.arguments.dropFirst()), rounds = 3, before: String?
   if let at = arguments.firstIndex(of: "--rounds"), at + 1 < arguments.count, let n = Int(arguments[at + 1]), n > 0 {
     rounds = n
     arguments.removeSubrange(at...at + 1)
   }
+  if let at = arguments.firstIndex(of: "--before"), at + 1 < arguments.count {
+    before = arguments[at + 1]
+    arguments.removeSubrange(at...at + 1)
+  }
   guard arguments.count == 2, let programs = realpath(arguments[0], nil), let bench = realpath(arguments[1], nil) else {
-    throw Failure("usage: bench PROGRAMS BENCH [--rounds N]")
+    throw Failure("usage: bench PROGRAMS BENCH [--rounds N] [--before PROGRAMS]")
   }
   var template = Array("/var/tmp/guardian-bench.XXXXXX".utf8CString)  // a real disk, which /tmp need not be
   guard mkdtemp(&template) != nil else { throw Failure.errno("mkdtemp") }
@@ -380,26 +404,25 @@ func bench() throws {
   print("\(rounds) rounds in turns, medians; \(sysconf(Int32(_SC_NPROCESSORS_ONLN))) CPUs, uid \(getuid())\n")
   row("", floor: "bare C loop", guardian: "guardian", ratio: "ratio", budget: "budget")
 
-  let restart = try inTurns(rounds) { try restarts($0, reports, place) }
+  var contenders = [
+    Contender(side: .floor, programs: place.programs), Contender(side: .guardian, programs: place.programs),
+    Contender(side: .guardian, programs: place.programs, durable: true),
+  ]
+  if let before { contenders.append(Contender(side: .guardian, programs: before)) }
+  let restart = try restarts(contenders, 300 * rounds, place)
   for (name, share, budget) in [("p50", 0.5, "<= 1.3x"), ("p99", 0.99, "<= 1.5x")] {
-    let floor = restart.floor.quantile(share), guardian = restart.guardian.quantile(share)
+    let at = restart.map { $0.quantile(share) }
     row(
-      "death -> successor's first instruction, \(name)", floor: milliseconds(floor), guardian: milliseconds(guardian),
-      ratio: show(guardian / floor) + "x", budget: budget)
-  }
-
-  var plain: [Double] = [], durable: [Double] = []
-  for round in 0..<rounds {
-    for late in round % 2 == 0 ? [true, false] : [false, true] {
-      let times = try restarts(.guardian, reports, place, durable: !late)
-      if late { plain += times } else { durable += times }
+      "death -> successor's first instruction, \(name)", floor: milliseconds(at[0]), guardian: milliseconds(at[1]),
+      ratio: show(at[1] / at[0]) + "x", budget: budget)
+    row(
+      "start recorded first : restart at once, \(name)", floor: milliseconds(at[1]) + " (at once)",
+      guardian: milliseconds(at[2]), ratio: show(at[2] / at[1]) + "x", budget: "")
+    if at.count > 3 {
+      row(
+        "restart at once : as it was before, \(name)", floor: milliseconds(at[3]) + " (before)",
+        guardian: milliseconds(at[1]), ratio: show(at[1] / at[3]) + "x", budget: "1.0x")
     }
-  }
-  for (name, share) in [("p50", 0.5), ("p99", 0.99)] {
-    let floor = plain.quantile(share), guardian = durable.quantile(share)
-    row(
-      "start recorded first : restart at once, \(name)", floor: milliseconds(floor) + " (at once)",
-      guardian: milliseconds(guardian), ratio: show(guardian / floor) + "x", budget: "")
   }
 
   let rate = try inTurns(rounds) { try storm($0, reports, place) }
