@@ -36,7 +36,7 @@ package struct StartRequest: Hashable, Sendable {
   package var kind: RunKind
   /// Plugins that are off for this run; empty: all on.
   package var disabledPlugins: [PluginSpec]
-  package var spec: ServiceSpec { _read { yield definition.value } }
+  package var spec: ServiceSpec { definition.value }
   private let definition: Shared<ServiceSpec>
   package init(run: RunID, kind: RunKind, disabledPlugins: [PluginSpec], spec: ServiceSpec) {
     self.init(run: run, kind: kind, disabledPlugins: disabledPlugins, definition: Shared(spec))

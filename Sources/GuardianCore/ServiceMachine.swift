@@ -34,7 +34,9 @@ package import GuardianModel
 package struct ServiceMachine: Hashable, Sendable {
   /// The definition in force: policy applies at once, process keys from the next start (`nextProcess`).
   package internal(set) var spec: ServiceSpec {
-    _read { yield definition.value }
+    // No `_read`: without optimization the compiler then ends copies of parts of it by the yielded address, which is
+    // another's by that time.
+    get { definition.value }
     set { definition = Shared(newValue) }
   }
   var definition: Shared<ServiceSpec>
