@@ -33,9 +33,11 @@ test: dependencies
 	@Tests/Support/fetch-programs .build/programs || echo "no servers to test with; their tests say so"
 	$(SWIFT) test $(BUILDFLAGS) $(TESTFLAGS)
 
+# Of the tests of whole programs those in which guardian's own threads have most to do with each other.
 sanitize: dependencies
-	GUARDIAN_DYNAMIC=1 $(SWIFT) test $(BUILDFLAGS) --sanitize=thread --scratch-path .build/sanitize \
-	  --filter 'GuardianRuntimeTests|GuardianLinuxTests|GuardianStoreTests'
+	GUARDIAN_DYNAMIC=1 TSAN_OPTIONS=halt_on_error=1 $(SWIFT) test $(BUILDFLAGS) --sanitize=thread \
+	  --scratch-path .build/sanitize --filter 'GuardianRuntimeTests|GuardianLinuxTests|GuardianStoreTests' \
+	  --filter 'while its services run|on its way to its exec|an upgrade in place|is taken over when it is back'
 
 bench: dependencies $(BENCH)/floor $(BENCH)/child $(BENCH)/bench
 	$(BUILD) -c release --product guardian

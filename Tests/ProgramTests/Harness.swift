@@ -151,6 +151,8 @@ final class Process {
     posix_spawnattr_setflags(&attributes, flags)
 
     var merged = ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"]
+    // A guardian that is sanitized stops at what is found, and is not just killed with it later on.
+    if let options = getenv("TSAN_OPTIONS") { merged["TSAN_OPTIONS"] = String(cString: options) }
     merged.merge(environment) { $1 }
     var argv = arguments.map { strdup($0) }, envp = merged.map { strdup("\($0.key)=\($0.value)") }
     argv.append(nil)
