@@ -86,7 +86,7 @@ package struct KeyTable: Sendable {
       "nice", "-20 … 19", "0, or guardian's own where that is higher", "scheduling priority; less is more", "nice: 5"),
     Key("start", "boot | manual", "boot", "whether guardian starts it by itself", "start: manual"),
     Key("type", "daemon | task", "daemon", "runs until stopped, or to its end", "type: task"),
-    Key("ready", "none | notify | {fd: N}", "none", "how it tells that it is ready", "ready: notify"),
+    Key("ready", "none | notify | check | {fd: N}", "none", "how it tells that it is ready", "ready: notify"),
     Key("ready.fd", "3 … 1023", "", "it writes a newline there when it is ready", "ready: {fd: 3}"),
     Key(
       "start-timeout", "duration", "90s", "how long it may take to become ready", "start-timeout: 30s\nready: notify"),

@@ -167,14 +167,16 @@ struct ServiceDecoder {
     switch node.content {
     case .scalar("none", _): return Readiness.none
     case .scalar("notify", _): return .notify
+    case .scalar("check", _): return .check
     case .scalar(let text, _):
       wrong(
-        node, "'ready'", "none, notify or {fd: N}", suggestion: nearestWord(to: text, among: ["none", "notify"]))
-    case .list: wrong(node, "'ready'", "none, notify or {fd: N}")
+        node, "'ready'", "none, notify, check or {fd: N}",
+        suggestion: nearestWord(to: text, among: ["none", "notify", "check"]))
+    case .list: wrong(node, "'ready'", "none, notify, check or {fd: N}")
     case .mapping:
       guard let fields = fields(of: node, at: "ready", called: "'ready'") else { return nil }
       guard let number = fields["fd"] else {
-        fault(node, "'ready' without 'fd'", "it is none, notify or {fd: N}")
+        fault(node, "'ready' without 'fd'", "it is none, notify, check or {fd: N}")
         return nil
       }
       return integer(number, "'fd'", 3...1023).map { .descriptor(Int32($0)) }

@@ -282,7 +282,9 @@ extension ServiceMachine {
     case .hookStarted(let hook, let pid, let startTicks):
       hookStarted(hook, ProcessIdentity(pid: pid, startTicks: startTicks))
     case .looked(let run, let liveness): looked(run, liveness, &turn)
-    case .ready(let run): becameReady(run, &turn)
+    // With `ready: check` the service's own word is not enough.
+    case .ready(let run): if spec.ready != .check { becameReady(run, &turn) }
+    case .checksPassed(let run): if spec.ready == .check { becameReady(run, &turn) }
     case .adopted(let run, let pid, let startTicks, let readinessKnown):
       adopted(run, ProcessIdentity(pid: pid, startTicks: startTicks), readinessKnown: readinessKnown, &turn)
     case .superseded(let run): superseded(run)

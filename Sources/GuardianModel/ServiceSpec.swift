@@ -111,6 +111,8 @@ package enum Readiness: Hashable, Sendable {
   case notify
   /// A newline on this descriptor, as s6 has it; 3 or above.
   case descriptor(Int32)
+  /// All checks of the service have passed since this run's start.
+  case check
 }
 package enum RestartPolicy: String, Hashable, Sendable, CaseIterable {
   case always, onCrash = "on-crash", never

@@ -186,6 +186,8 @@ extension RunTable {
       run.readyPipe = kept.readyPipes.removeValue(forKey: run.id).map { OwnedFD(adopting: $0) }
       if run.readyPipe == nil { readinessKnown = false }
     }
+    // Checks tell anew, whoever was away.
+    if spec.ready == .check { readinessKnown = true }
     run.stream = kept.streams.removeValue(forKey: run.id).map { OwnedFD(adopting: $0) }
     facts.log = shell.logName(spec.log)
     switch survivors.find(adoptee) {

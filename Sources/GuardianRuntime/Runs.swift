@@ -480,7 +480,8 @@ final class RunTable {
       guard !bytes.isEmpty else { return dropped("an empty notification", run, facts) }
       for item in NotifyMessage(bytes).items {
         switch item {
-        case .ready: shell.post(run.service, .ready(run.id))
+        // A process that was told to write a newline, or is asked by checks, is not ready by its word here.
+        case .ready: if run.request.spec.ready == .notify { shell.post(run.service, .ready(run.id)) }
         case .watchdogPing: shell.post(run.service, .watchdogPinged(run.id))
         case .watchdogTrigger: shell.post(run.service, .watchdogTriggered(run.id))
         case .extendTimeout(let time):

@@ -141,7 +141,7 @@ struct Checker {
       guard models[index].hook == hook else { return }
       models[index].hook = nil
       if result == .cannotRepair { models[index].mayQuarantine = true }
-    case .ready(let run):
+    case .ready(let run), .checksPassed(let run):
       guard models[index].run == run, models[index].mainAlive, models[index].windowFrom == nil else { return }
       models[index].windowFrom = now
     case .ended(let run, let death):

@@ -615,6 +615,7 @@ package struct World {
     case .saved(let ticket): "saved \(ticket.number)"
     case .hookEnded(let hook, let result): "hook \(short(hook)) \(result.description)"
     case .ready(let run): "ready \(short(run))"
+    case .checksPassed(let run): "checks of \(short(run)) passed"
     case .looked(let run, let liveness): "looked at \(short(run)): \(liveness)"
     case .watchdogPinged(let run): "ping \(short(run))"
     case .watchdogTriggered(let run): "watchdog triggered \(short(run))"

@@ -224,7 +224,7 @@ import Testing
     Faulty("success-exit: [0, 0]", "2:19: exit code 0 is here twice"),
     Faulty("ready: {fd: 2}", "2:13: 'fd' must be a whole number, 3 … 1023"),
     Faulty("ready: {}", "2:8: 'ready' without 'fd'"),
-    Faulty("ready: check", "2:8: 'ready' must be none, notify or {fd: N}"),
+    Faulty("ready: chek", "2:8: 'ready' must be none, notify, check or {fd: N}", has: "did you mean 'check'?"),
     Faulty("start-timeout: 10s", "2:16: warning: 'start-timeout' has no effect"),
     Faulty("restart: no", "2:10: 'restart' must be always or on-crash or never", has: "did you mean 'never'?"),
     Faulty("plugins: {list: [{name: a, hide: []}]}", "2:18: plugin 'a' cannot be switched off"),
