@@ -20,6 +20,9 @@ static int list = -1;
 static atomic_long hits;
 // Where a child is held, and the files by which it says so and is let go.
 static char held_at[128], here[256], go_on[256];
+static enum { KILL, TRAP, SKIP } deed = KILL;
+static char trigger[4096];
+static atomic_int skipping;
 
 static void read_order(void) {
   const char *order = getenv("GUARDIAN_FAILPOINT");
@@ -34,6 +37,17 @@ static void read_order(void) {
     memcpy(held_at, name, (size_t)(end - name));
     strcpy(go_on, end + 1);
     strcat(strcpy(here, end + 1), ".held");
+    return;
+  }
+  if (strncmp(order, "trap:", 5) == 0) {
+    deed = TRAP;
+    order += 5;
+  } else if (strncmp(order, "skip:", 5) == 0) {
+    const char *path = strchr(order + 5, ':');
+    if (!path || (size_t)(path - order - 5) >= sizeof wanted || strlen(path + 1) >= sizeof trigger) return;
+    deed = SKIP;
+    memcpy(wanted, order + 5, (size_t)(path - order - 5));
+    strcpy(trigger, path + 1);
     return;
   }
   const char *colon = strrchr(order, ':');
@@ -53,8 +67,9 @@ void guardian_fail_point(const char *name) {
     ssize_t ignored = write(list, line, length);
     (void)ignored;
   }
-  if (!wanted[0] || strcmp(name, wanted) != 0) return;
+  if (deed == SKIP || !wanted[0] || strcmp(name, wanted) != 0) return;
   if (atomic_fetch_add(&hits, 1) + 1 == nth) {
+    if (deed == TRAP) __builtin_trap();
     kill(getpid(), SIGKILL);
     // Another thread may be where the signal is taken first; this one goes no further.
     for (;;) pause();
@@ -73,8 +88,19 @@ GUARDIAN_RAW void guardian_hold_point(const char *name) {
   struct timespec pause = {0, 2000000};
   while (raw3(SYS_faccessat, AT_FDCWD, go_on, F_OK) != 0) raw4(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, 0);
 }
+
+int guardian_fail_skip(const char *name) {
+  pthread_once(&once, read_order);
+  if (deed != SKIP || strcmp(name, wanted) != 0) return 0;
+  if (atomic_load(&skipping)) return 1;
+  // Taken by whoever comes first, so that the next process does its work.
+  if (unlink(trigger) < 0) return 0;
+  atomic_store(&skipping, 1);
+  return 1;
+}
 #else
 void guardian_fail_point(const char *name) {}
 void guardian_read_fail_points(void) {}
 GUARDIAN_RAW void guardian_hold_point(const char *name) {}
+int guardian_fail_skip(const char *name) { return 0; }
 #endif

@@ -45,7 +45,19 @@ static void on_fault(int number, siginfo_t *info, void *context) {
   errno = saved;
   // A fault of the kernel's making happens again on return, with the registers that belong to it. A trap need not, and
   // what was sent by somebody does not.
-  if (info->si_code <= 0 || number == SIGTRAP) raise(number);
+  if (info->si_code > 0 && number != SIGTRAP) return;
+  raise(number);
+  sigset_t this;
+  sigemptyset(&this);
+  sigaddset(&this, number);
+  pthread_sigmask(SIG_UNBLOCK, &this, NULL);
+  // Perhaps somebody's handler, who leaves the rest to the default.
+  signal(number, SIG_DFL);
+  raise(number);
+  // Still here: as process 1 of its namespace, which the kernel spares whatever it has no handler for, except what it
+  // forces on it for a fault. A container that goes on broken is worse than one that ends, so it ends with the status by
+  // which its runtime would show the signal.
+  _exit(128 + number);
 }
 
 int guardian_fault_install(int descriptor, uint64_t boot_hash) {

@@ -190,6 +190,9 @@ package struct Fleet: Sendable {
     checkShutdown()
   }
 
+  /// How many deadlines have happened: while one is due and this stands still, nothing is being done about it.
+  package private(set) var deadlinesPassed: UInt64 = 0
+
   /// Lets every due deadline happen.
   package mutating func passTime(now: Now) {
     // Each service may have a few deadlines due at once; more than that in one turn would be a machine running in
@@ -204,6 +207,7 @@ package struct Fleet: Sendable {
       } else {
         return
       }
+      deadlinesPassed &+= 1
     }
   }
 

@@ -109,7 +109,17 @@ package final class Landscape {
   package let looks: [ProcessLook]
   /// Guardian itself and those above it: whatever their environment says, they are no part of a service.
   let excluded: Set<Int32>
-  private var children: [Int32: [Int]]?
+  /// Of `looks`, by their indices.
+  private lazy var children = index(\.parent)
+  private lazy var sessions = index(\.session)
+  private lazy var groups = index(\.group)
+  private lazy var carriers: [RunID: [Int]] = {
+    var found: [RunID: [Int]] = [:]
+    for (place, look) in looks.enumerated() where !excluded.contains(look.pid) {
+      if let run = invocation(of: look.pid) { found[run, default: []].append(place) }
+    }
+    return found
+  }()
   private var invocations: [Int32: RunID?] = [:]
 
   private init(_ looks: [ProcessLook]) {
@@ -143,13 +153,21 @@ package final class Landscape {
     return run
   }
 
+  private func index(_ key: (ProcessLook) -> Int32) -> [Int32: [Int]] {
+    Dictionary(grouping: looks.indices) { key(looks[$0]) }
+  }
+
+  /// What is in the session or in the process group of that number; some of it twice.
+  func members(session: Int32? = nil, group: Int32? = nil) -> [ProcessLook] {
+    let found = (session.flatMap { sessions[$0] } ?? []) + (group.flatMap { groups[$0] } ?? [])
+    return found.map { looks[$0] }
+  }
+
+  /// What carries `run` as its INVOCATION_ID.
+  func carriers(of run: RunID) -> [ProcessLook] { (carriers[run] ?? []).map { looks[$0] } }
+
   /// Breadth first, parents before children, `roots` first.
   func withDescendants(_ roots: [ProcessLook]) -> [ProcessLook] {
-    var children = self.children ?? [:]
-    if self.children == nil {
-      for (index, look) in looks.enumerated() { children[look.parent, default: []].append(index) }
-      self.children = children
-    }
     var found = roots
     var seen = Set(roots.map(\.pid))
     var next = 0

@@ -120,11 +120,15 @@ package struct ProcessSet: Hashable, Sendable {
   /// Everything alive of an adopted run, by one look that serves several. Empty for a run that is not adopted.
   package func members(in landscape: Landscape) -> [Member] {
     guard let adoptedStart else { return [] }
-    let candidates = landscape.looks.filter {
-      $0.startTicks >= adoptedStart && !landscape.excluded.contains($0.pid)
+    // Thousands of runs may ask one after the other: nobody looks at all processes here.
+    let isCandidate = { (look: ProcessLook) in
+      look.startTicks >= adoptedStart && !landscape.excluded.contains(look.pid)
     }
-    let isMain = { (look: ProcessLook) in look.pid == leader && look.startTicks == adoptedStart }
-    var roots = candidates.filter { isMain($0) || ($0.pid != leader && landscape.invocation(of: $0.pid) == run) }
+    // The main process leads its session.
+    var roots = landscape.members(session: leader).filter {
+      $0.pid == leader && $0.startTicks == adoptedStart && isCandidate($0)
+    }
+    roots += landscape.carriers(of: run).filter { $0.pid != leader && isCandidate($0) }
     // Looked at again after the others: as long as a number is taken, it has been the same session all the time.
     let holds = { (look: ProcessLook) in
       guard let again = ProcessLook(look.pid), again.startTicks == look.startTicks else { return false }
@@ -133,9 +137,9 @@ package struct ProcessSet: Hashable, Sendable {
     let holders = roots.filter { $0.session == leader || $0.group == leader }
     let session = holders.contains { $0.session == leader && holds($0) }
     let group = holders.contains { $0.group == leader && holds($0) }
-    let known = Set(roots.map(\.pid))
-    roots += candidates.filter {
-      !known.contains($0.pid) && ((session && $0.session == leader) || (group && $0.group == leader))
+    var known = Set(roots.map(\.pid))
+    roots += landscape.members(session: session ? leader : nil, group: group ? leader : nil).filter {
+      isCandidate($0) && known.insert($0.pid).inserted
     }
     return landscape.withDescendants(roots).filter { !$0.isDead }.map { Member($0) }
   }

@@ -1,3 +1,4 @@
+import GuardianCore
 import GuardianLinux
 import GuardianModel
 
@@ -22,6 +23,8 @@ final class HostManager {
   }
   private var ticked: Ticks = []
   private var pingDue = false
+  private var diligence = Diligence()
+  private var withheld = false
 
   /// A few changes of STATUS= are told at once, a storm of them once a second.
   private static let burst = 5
@@ -48,9 +51,22 @@ final class HostManager {
 
   func tick(_ what: Ticks) { ticked.insert(what) }
 
-  /// At the end of a turn.
-  func turnEnded() {
+  /// At the end of a turn. A core that leaves its work undone for a quarter of the manager's patience is not spoken for:
+  /// the manager ends this guardian, and the next one takes the services over.
+  func turnEnded(_ reports: [Diligence.Report], now: Instant) {
+    guard let period = notify.watchdog else { return }
+    for report in reports { diligence.note(report, now: now) }
     guard pingDue, ticked == .all else { return }
+    if let (duty, time) = diligence.neglected(longerThan: period / 4, now: now) {
+      if !withheld {
+        withheld = true
+        log.note(
+          .error,
+          "guardian neglects its \(duty) for \(time.description): the service manager's watchdog is left to act on it")
+      }
+      return
+    }
+    withheld = false
     pingDue = false
     send(["WATCHDOG=1"])
   }

@@ -55,6 +55,8 @@ final class Shell {
   /// Guardian does not trust itself until then.
   private var observeTimer: EventSource?
   private let orphanWatch = OrphanWatch()
+  /// Nil where no systemd has started guardian, and until it has answered.
+  private var unitAdvice: UnitAdvice?
   // Made right after `self`, which they refer to.
   var runs: RunTable!
   var hooks: HookTable!
@@ -67,6 +69,8 @@ final class Shell {
   /// Tickets that have become durable.
   var answered: [(ServiceID, Ticket)] = []
   var done = 0
+  /// Since guardian's start: see `Diligence`.
+  private var eventsHeard: UInt64 = 0, actionsPerformed: UInt64 = 0
   /// The fleet has been told something since its last output was taken.
   var fleetTold = false
   private var sources: [EventSource] = []
@@ -172,6 +176,7 @@ final class Shell {
     let takenUp = takeUpRest()
     turn()
     host?.ready(statusLine)
+    lookAtUnit()
     if let takenUp { control.tookOver(takenUp) }
     while exitStatus == nil {
       let busy = fleetTold || !inbox.isEmpty || done < outputs.count || !answered.isEmpty
@@ -198,24 +203,14 @@ final class Shell {
   func turn() {
     let now = SystemClocks.now()
     noticeGaps(now)
-    let events = inbox
-    inbox.removeAll(keepingCapacity: events.count <= Self.queueKept)
-    for (id, event) in events { fleet.handle(event, for: id, now: now) }
-    let answers = answered
-    answered.removeAll(keepingCapacity: answers.count <= Self.queueKept)
-    for (id, ticket) in answers { fleet.handle(.saved(ticket), for: id, now: now) }
-    fleet.passTime(now: now)
-    fleetTold = false
-    outputs += fleet.takeOutput()
-    let changed = done < outputs.count
-    perform(since: now.monotonic)
+    let changed = failSkip("work") ? false : work(now)
     arm(now)
     if changed {
       noticeStore()
       tellStatus()
     }
     host?.tick(.decisions)
-    host?.turnEnded()
+    host?.turnEnded(duties(now), now: now.monotonic)
     if allStopped, runs.isEmpty, hooks.isEmpty, endStragglers() {
       exitStatus = 0
       // What is not written by then is lost, and the next guardian says so; nobody may be kept waiting for a disk.
@@ -223,6 +218,34 @@ final class Shell {
         log.note(.warning, "the last of the state was not saved")
       }
     }
+  }
+
+  /// - Returns: Whether there was anything to do for the world outside.
+  private func work(_ now: Now) -> Bool {
+    let events = inbox
+    inbox.removeAll(keepingCapacity: events.count <= Self.queueKept)
+    for (id, event) in events { fleet.handle(event, for: id, now: now) }
+    let answers = answered
+    answered.removeAll(keepingCapacity: answers.count <= Self.queueKept)
+    for (id, ticket) in answers { fleet.handle(.saved(ticket), for: id, now: now) }
+    eventsHeard &+= UInt64(events.count + answers.count)
+    fleet.passTime(now: now)
+    fleetTold = false
+    outputs += fleet.takeOutput()
+    guard done < outputs.count else { return false }
+    perform(since: now.monotonic)
+    return true
+  }
+
+  /// What is left to do after a turn, and how much has been done.
+  private func duties(_ now: Now) -> [Diligence.Report] {
+    let next = fleet.nextDeadline
+    let isLate = next.monotonic.map { $0 <= now.monotonic } ?? false || next.boot.map { $0 <= now.boot } ?? false
+    return [
+      .init(.events, isDue: !inbox.isEmpty || !answered.isEmpty, done: eventsHeard),
+      .init(.deadlines, isDue: isLate, done: fleet.deadlinesPassed),
+      .init(.actions, isDue: done < outputs.count, done: actionsPerformed),
+    ]
   }
 
   /// In order; what does not fit into this turn's time comes first in the next.
@@ -234,6 +257,7 @@ final class Shell {
     while done < outputs.count {
       let output = outputs[done]
       done += 1
+      actionsPerformed &+= 1
       switch output {
       case .act(let id, .save(let record, let ticket)):
         if let name = names[id] { saves.append(Store.Save(id: id, name: name, record: record, ticket: ticket)) }
@@ -280,6 +304,7 @@ final class Shell {
     let events = inbox
     inbox.removeAll(keepingCapacity: true)
     for (id, event) in events { fleet.handle(event, for: id, now: now) }
+    eventsHeard &+= UInt64(events.count)
     fleetTold = true
   }
 
@@ -411,6 +436,7 @@ final class Shell {
     reloads = []
     host?.reloaded()
     for then in waiting { then(result) }
+    lookAtUnit()
   }
 
   @discardableResult private func take(_ loaded: LoadedConfiguration) -> ReloadChange {
@@ -526,6 +552,25 @@ final class Shell {
     if ended > 0 {
       log.note(.warning, "ended \(processes(ended)) that an earlier guardian left in its control group")
     }
+  }
+
+  // MARK: The unit
+
+  /// What the service manager would do to the services is said once, and again when it has changed.
+  private func lookAtUnit() {
+    guard Surroundings.startedBySystemd, !stopping else { return }
+    let asked = worker.submit({ () -> UnitAdvice in
+      do throws(SystemError) {
+        return UnitAdvice(try OwnUnit.ask(patience: .seconds(1)))
+      } catch {
+        return UnitAdvice(unknown: error)
+      }
+    }) { [weak self] (advice: UnitAdvice) in
+      guard let self, advice != unitAdvice else { return }
+      unitAdvice = advice
+      for warning in advice.warnings { log.note(.warning, warning) }
+    }
+    if !asked { log.note(.info, "the service manager is not asked about guardian's unit: the worker is busy") }
   }
 
   // MARK: Guardian's own faults
@@ -672,7 +717,7 @@ final class Shell {
     if case .volatile(let why) = storeState { answer.warnings.append("the state is not kept: \(why)") }
     if store.droppedEvents > 0 { answer.warnings.append("\(store.droppedEvents) events were lost to the history") }
     answer.diagnostics = definitions.diagnostics
-    answer.warnings += surroundings.warnings
+    answer.warnings += surroundings.warnings + (unitAdvice?.warnings ?? [])
     if definitions.directoryIsUnusable {
       answer.warnings.append("the configuration directory cannot be used: no service was added, changed or removed")
     } else if definitions.hostIsStale {
@@ -695,6 +740,7 @@ final class Shell {
   var version: DaemonVersion {
     var answer = DaemonVersion()
     answer.guarantees = surroundings.guarantees
+    if let unitAdvice { answer.guarantees.append(.init("unit", unitAdvice.guarantee)) }
     answer.guarantees.append(.init("state", stateName))
     answer.guarantees.append(
       .init("debuggers", runs.noticesTracers ? "noticed" : "not noticed (needs CAP_NET_ADMIN, no container)"))

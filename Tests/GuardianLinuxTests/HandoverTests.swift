@@ -229,6 +229,10 @@ import Testing
     let third = try Probe.run("fail-points", environment: ["GUARDIAN_FAILPOINT=one:3"])
     #expect(third.status == .signal(.kill, core: false) && third.output == "one\ntwo\none\nthree\n")
     #expect(try Probe.run("fail-points", environment: ["GUARDIAN_FAILPOINT=on"]).status == .code(0))
+    let trapped = try Probe.run("fail-points", environment: ["GUARDIAN_FAILPOINT=trap:two"])
+    let isTrap = if case .signal(let signal, _) = trapped.status { signal == .ill || signal == .trap } else { false }
+    #expect(isTrap, "\(trapped)")
+    #expect(trapped.output == "one\n")
     #expect(try Probe.run("fail-points").status == .code(0))
   }
 

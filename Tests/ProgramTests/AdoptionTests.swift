@@ -238,6 +238,90 @@ extension Programs {
       try await guardian.stop()
     }
 
+    /// GUARDIAN_CROWD=10000 is the long form: so many services.
+    @Test(.enabled(if: OwnNumbers.missing == nil, "not shown: \(OwnNumbers.missing ?? "")"))
+    func `G7: half have died, some of their pids are others' now: each has its verdict within 5 s, others no signal`()
+      async throws
+    {
+      let count = getenv("GUARDIAN_CROWD").flatMap { Int(String(cString: $0)) } ?? 300
+      let scratch = try Scratch()
+      let program = scratch.path + "/bystander"
+      let compiler = try #require(Place.program("clang") ?? Place.program("cc") ?? Place.program("gcc"))
+      let built = try await run([compiler, "-O1", "-o", program, Place.repository + "/Tests/Support/bystander.c"])
+      guard built.code == 0 else { throw Failure("\(built)") }
+      for name in ["config", "config/services", "state", "run", "logs"] { _ = try scratch.directory(name) }
+      let yaml = "command: [\(program)]\nstartup-window: 10min\nlog: none\nbackoff: {first: 1h, max: 2h}\n"
+      for number in 0..<count { try Files.write(yaml, to: "\(scratch.path)/config/services/s\(number).yaml") }
+      let script = """
+        cd '\(scratch.path)'
+        ulimit -c 0
+        guardian() {
+          '\(Place.products)/guardian' --config "$PWD/config" --state "$PWD/state" --runtime "$PWD/run" \\
+            --logs "$PWD/logs" >>guardian.log 2>&1 &
+          guardian=$!
+        }
+        ctl() { '\(Place.products)/guardianctl' --runtime "$PWD/run" "$@" 2>/dev/null; }
+        milliseconds() { echo $(($(date +%s%N) / 1000000)); }
+        guardian
+        for _ in $(seq 600); do ctl status | grep -q '\(count) running' && break; sleep .2; done
+        ctl --json status >before
+        kill -KILL $guardian; wait $guardian
+        # NAME PID, one a line
+        tr -d ' \\n' <before | grep -oE '"name":"s[0-9]+"|"pid":[0-9]+' | sed 's/.*://; s/"//g' | paste -d ' ' - - >pids
+        awk '{ if (substr($1, 2) % 2) print $2 }' pids >dead
+        kill -SEGV $(cat dead)
+        # Reaped by this shell, as process 1.
+        while kill -0 $(tail -n 1 dead) 2>/dev/null; do sleep .02; done
+        reused=0
+        for pid in $(shuf -n 50 --random-source=before dead); do
+          echo $((pid - 1)) >/proc/sys/kernel/ns_last_pid
+          ./bystander heard &
+          [ $! = $pid ] && reused=$((reused + 1))
+          echo $! >>bystanders
+        done
+        echo reused $reused
+        start=$(milliseconds)
+        guardian
+        until ctl status s0 >/dev/null; [ $? != 6 ]; do :; done
+        echo took $(($(milliseconds) - start))
+        ctl --json status >after
+        kill -TERM $guardian; wait $guardian; echo ended $?
+        kill -0 $(cat bystanders) && echo alive
+        [ -s heard ] || echo untouched
+
+        """
+      try Files.write(script, to: scratch.path + "/script")
+      let answer = try await run(
+        OwnNumbers.wrapper + ["/bin/bash", scratch.path + "/script"], seconds: 120 + count / 20)
+      let lines = answer.output.split(separator: "\n").map { $0.split(separator: " ").map(String.init) }
+      let story = "\(answer) \((try? Files.read(scratch.path + "/guardian.log"))?.suffix(3_000) ?? "")"
+      func number(_ name: String) -> Int? { lines.first { $0.first == name }?.last.flatMap { Int($0) } }
+      #expect(lines.contains(["alive"]) && lines.contains(["untouched"]) && number("ended") == 0, "\(story)")
+      #expect(try #require(number("reused"), "\(story)") >= min(count / 2, 50) / 2, "\(story)")
+      let took = try #require(number("took"), "\(story)")
+      #expect(took < 5_000)
+      if count > 1_000 { print("G7: \(count) services were taken over or found dead within \(took) ms") }
+
+      func services(_ name: String) throws -> [String: JSON] {
+        let list = try JSON(try Files.read(scratch.path + "/" + name))["services"].array
+        return Dictionary(list.compactMap { one in one["name"].string.map { ($0, one) } }) { $1 }
+      }
+      let before = try services("before"), after = try services("after")
+      #expect(before.count == count && after.count == count, "\(story)")
+      var wrong: [JSON] = []
+      for index in 0..<count {
+        let was = before["s\(index)"] ?? .null, now = after["s\(index)"] ?? .null
+        let isRight =
+          index % 2 == 0
+          ? now["pid"] == was["pid"] && now["run"] == was["run"] && now["strikes"].int == 0
+            && now["phase"].string == "running"
+          : now["phase"].string == "backing-off" && now["strikes"].int == 1
+            && now["last_end"]["cause"].string == "unknown"
+        if !isRight { wrong.append(now) }
+      }
+      #expect(wrong.isEmpty, "\(wrong.count) are wrong, such as \(wrong.prefix(3))")
+    }
+
     @Test func `G8: who writes while guardian dies is not harmed by it, and goes on writing`() async throws {
       let scratch = try Scratch()
       let yaml = """

@@ -50,7 +50,9 @@ enum Place {
 }
 
 enum Files {
-  static func read(_ path: String) throws -> String {
+  static func read(_ path: String) throws -> String { String(decoding: try bytes(path), as: UTF8.self) }
+
+  static func bytes(_ path: String) throws -> [UInt8] {
     let fd = open(path, O_RDONLY | O_CLOEXEC)
     guard fd >= 0 else { throw Failure.errno(path) }
     defer { close(fd) }
@@ -60,7 +62,7 @@ enum Files {
       guard n > 0 else { break }
       bytes += buffer[0..<n]
     }
-    return String(decoding: bytes, as: UTF8.self)
+    return bytes
   }
 
   static func write(_ content: String, to path: String, mode: mode_t = 0o644) throws {
@@ -114,6 +116,18 @@ struct User {
 }
 
 let isRoot = geteuid() == 0
+
+/// A namespace of process numbers.
+enum OwnNumbers {
+  /// What to put before a command.
+  static let wrapper = ["/usr/bin/unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+  /// Why there is none to be had; nil if there is.
+  static let missing: String? = {
+    guard isRoot else { return "process numbers of one's own need root" }
+    return (try? Process(wrapper + ["/bin/true"]).waitBlocking()) == 0
+      ? nil : "process numbers of one's own cannot be had"
+  }()
+}
 
 // MARK: - Processes
 

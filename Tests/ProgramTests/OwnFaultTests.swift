@@ -5,15 +5,24 @@ extension Programs {
   @Suite struct `guardian guards itself` {
     private let steady = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
 
-    @Test func `three deaths by its own fault: it comes up and observes; kills do not count`() async throws {
-      // No core files of these deaths.
-      var before = rlimit(), none = rlimit()
-      let core = __rlimit_resource_t(4)
-      getrlimit(core, &before)
-      none.rlim_max = before.rlim_max
-      setrlimit(core, &none)
-      defer { setrlimit(core, &before) }
+    /// No core files of these deaths.
+    private struct NoCores {
+      private static let resource = __rlimit_resource_t(4)
+      private var before = rlimit()
+      init() {
+        getrlimit(Self.resource, &before)
+        var none = rlimit(rlim_cur: 0, rlim_max: before.rlim_max)
+        setrlimit(Self.resource, &none)
+      }
+      func end() {
+        var before = before
+        setrlimit(Self.resource, &before)
+      }
+    }
 
+    @Test func `three deaths by its own fault: it comes up and observes; kills do not count`() async throws {
+      let cores = NoCores()
+      defer { cores.end() }
       let scratch = try Scratch()
       let guardian = try await Guardian(scratch, services: ["web": steady])
       let web = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
@@ -35,6 +44,78 @@ extension Programs {
       #expect(try await guardian.status("web")["pid"] == web["pid"])
 
       try await guardian.stop()
+    }
+
+    @Test(.enabled(if: OwnNumbers.missing == nil, "not shown: \(OwnNumbers.missing ?? "")"))
+    func `G11: as process 1 of a container it ends by its own fault with a code of its own, and the state is sound`()
+      async throws
+    {
+      let cores = NoCores()
+      defer { cores.end() }
+      let scratch = try Scratch()
+      let failing = "command: [/bin/sh, -c, \"exit 3\"]\nlog: none\n"
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "steady": steady, "down": steady, "doomed": failing + "backoff: {first: 1ms, max: 5ms}\n",
+          "slow": failing + "backoff: {first: 1h, max: 2h}\n",
+        ], environment: ["GUARDIAN_FAILPOINT": "trap:answer.before:2"],
+        wrappedIn: OwnNumbers.wrapper)
+      /// As the machine outside numbers it.
+      func first() throws -> Int32 {
+        let unshare = guardian.process.pid
+        let text = try Files.read("/proc/\(unshare)/task/\(unshare)/children")
+        return try #require(text.split(separator: " ").first.flatMap { Int32($0) })
+      }
+      /// Its numbers are the container's own, so that the harness must not look for them out here.
+      func service(_ name: String) async throws -> JSON {
+        try #require(try JSON(try await guardian.control("--json", "status", name).output)["services"].array.first)
+      }
+      func wait(_ name: String, _ what: String, _ condition: (JSON) -> Bool) async throws {
+        try await eventually("\(name) \(what)") { condition(try await service(name)) ? () : nil }
+      }
+      func isAsItWas(at place: SourceLocation = #_sourceLocation) async throws {
+        try await wait("steady", "settles") { $0["settled"].bool == true && $0["strikes"].int == 0 }
+        let down = try await service("down"), doomed = try await service("doomed"), slow = try await service("slow")
+        #expect(down["phase"].string == "stopped" && down["wanted"].string == "down", "\(down)", sourceLocation: place)
+        #expect(
+          doomed["phase"].string == "quarantined" && doomed["step"].string == "quarantine", "\(doomed)",
+          sourceLocation: place)
+        #expect(
+          slow["phase"].string == "backing-off" && slow["strikes"].int == 1, "\(slow)", sourceLocation: place)
+        let state = try await guardian.control("version").output
+        #expect(state.contains("durable"), "\(state)", sourceLocation: place)
+        #expect(!guardian.log.contains("moved aside"), "\(guardian.log.suffix(2_000))", sourceLocation: place)
+      }
+      func faults() -> Int { (try? Files.bytes(scratch.path + "/state/faults").count).map { $0 / 32 } ?? -1 }
+
+      try await wait("doomed", "is quarantined") { $0["phase"].string == "quarantined" }
+      try await wait("slow", "backs off") { $0["phase"].string == "backing-off" }
+      #expect(try await guardian.control("stop", "down").code == 0)
+      try await isAsItWas()
+
+      // A trap of its own, at the answer to the second order.
+      #expect(try await guardian.control("reset", "steady").code != 0)
+      let trapped = try await guardian.process.wait()
+      #expect(trapped == 128 + SIGILL || trapped == 128 + SIGTRAP)
+      #expect(faults() == 1)
+      try guardian.respawn(environment: ["GUARDIAN_FAILPOINT": ""])
+      try await guardian.answers()
+      try await isAsItWas()
+      #expect(faults() == 1)
+
+      // A signal that was only sent: the kernel lets process 1 ignore that.
+      for (count, signal) in [(2, SIGABRT), (3, SIGSEGV)] {
+        kill(try first(), signal)
+        #expect(try await guardian.process.wait() == 128 + signal)
+        #expect(faults() == count)
+        try guardian.respawn(environment: ["GUARDIAN_FAILPOINT": ""])
+        try await guardian.answers()
+        try await isAsItWas()
+      }
+      #expect(guardian.log.contains("has died 3 times by its own fault"), "\(guardian.log.suffix(2_000))")
+      kill(try first(), SIGTERM)
+      #expect(try await guardian.process.wait() == 0)
     }
 
     @Test func `what lives is not started twice though the runtime directory was emptied`() async throws {

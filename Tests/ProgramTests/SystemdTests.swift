@@ -97,6 +97,35 @@ extension Programs {
       try expect("hanging-after", "state durable")
     }
 
+    @Test
+    func `F8: a loop that turns while the core does nothing gets no watchdog ping; the next guardian takes over`()
+      throws
+    {
+      #expect(try facts["stuck-answers"].hasPrefix("guardian "))
+      try expect("stuck", "another guardian, same services")
+      let log = try facts["stuck-log"]
+      #expect(log.contains("guardian neglects its ") && log.contains("atchdog timeout"), "\(log)")
+      try expect("stuck-after", "restarts go on")
+    }
+
+    @Test func `G10: the shipped unit lets services outlive guardian; another one is warned about, until it is mended`()
+      throws
+    {
+      let fine = "guardian.service: services outlive guardian"
+      for name in ["unit-shipped", "unit-mended", "user-unit"] { try expect(name, fine) }
+      try expect("unit-shipped-log", "0")
+      #expect(try facts["unit-changed"].hasPrefix("guardian.service: services are killed with guardian"))
+      for name in ["unit-changed", "unit-changed-log"] {
+        let shown = try facts[name]
+        for part in [
+          "guardian.service says KillMode=control-group", "write '[Service]' and below it 'KillMode=process'",
+          "guardian.service does not say Delegate=yes",
+        ] {
+          #expect(shown.contains(part), "\(name): \(shown)")
+        }
+      }
+    }
+
     @Test func `SIGHUP leaves it active`() throws {
       try expect("sighup", "active")
     }
