@@ -24,7 +24,9 @@ package enum Configuration {
     }
     var decoder = ServiceDecoder(context: context, log: log, mainFile: file)
     let spec = decoder.service(named: name, root: root, defaults: defaults.node)
-    return ParsedService(spec: decoder.log.blocked ? nil : spec, diagnostics: decoder.log.sorted())
+    let valid = decoder.log.blocked ? nil : spec
+    return ParsedService(
+      spec: valid, diagnostics: decoder.log.sorted(), references: valid == nil ? [] : decoder.references)
   }
 
   /// Reads `guardian.yaml`.
@@ -56,6 +58,8 @@ package struct ParsedService: Sendable {
   package var spec: ServiceSpec?
   /// In the order of the file.
   package var diagnostics: [Diagnostic]
+  /// The other services that the definition names; empty where there is none.
+  package var references: [ServiceReference] = []
 }
 
 /// What `guardian.yaml` gave.

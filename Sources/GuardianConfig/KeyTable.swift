@@ -45,7 +45,7 @@ package struct KeyTable: Sendable {
   ])
 
   /// Keys that make no sense for all services at once.
-  package static let notInDefaults = ["command", "description"]
+  package static let notInDefaults = ["command", "description", "requires", "after"]
 
   /// services/NAME.yaml.
   package static let service = KeyTable([
@@ -85,6 +85,12 @@ package struct KeyTable: Sendable {
     Key(
       "nice", "-20 … 19", "0, or guardian's own where that is higher", "scheduling priority; less is more", "nice: 5"),
     Key("start", "boot | manual", "boot", "whether guardian starts it by itself", "start: manual"),
+    Key(
+      "requires", "list of services", "[]", "it waits until these are ready; a task: until it has finished well",
+      "requires: [db]"),
+    Key(
+      "after", "list of services", "[]", "it starts after these, where they start at the same time", "after: [cache]"),
+    Key("groups", "list of names", "[]", "@NAME means all of a group, with guardianctl", "groups: [shop]"),
     Key("type", "daemon | task", "daemon", "runs until stopped, or to its end", "type: task"),
     Key("ready", "none | notify | check | {fd: N}", "none", "how it tells that it is ready", "ready: notify"),
     Key("ready.fd", "3 … 1023", "", "it writes a newline there when it is ready", "ready: {fd: 3}"),

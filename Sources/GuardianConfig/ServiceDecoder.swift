@@ -7,6 +7,8 @@ struct ServiceDecoder {
   /// Values from another file (the defaults) may well have no effect on this service; no warning is due for them.
   let mainFile: String
   private var inDefaults = false
+  /// Other services that are named, with their places: whether they are there is for those to say who know all files.
+  private(set) var references: [ServiceReference] = []
 
   init(context: ConfigurationContext, log: DiagnosticLog, mainFile: String) {
     self.context = context
@@ -58,6 +60,9 @@ struct ServiceDecoder {
 
     if let text = oneLine(fields["description"], "'description'") { spec.description = text }
     spec.start = word(fields["start"], "'start'", StartCondition.self) ?? spec.start
+    spec.requires = services(fields["requires"], "requires", of: name)
+    spec.after = services(fields["after"], "after", of: name)
+    spec.groups = names(fields["groups"], "groups").map(\.name)
     spec.kind = word(fields["type"], "'type'", ServiceKind.self) ?? spec.kind
     if let node = fields["ready"] { spec.ready = ready(node) ?? spec.ready }
     if let value = duration(fields["start-timeout"], "'start-timeout'", atLeast: .milliseconds(1)) {
@@ -182,6 +187,41 @@ struct ServiceDecoder {
       return integer(number, "'fd'", 3...1023).map { .descriptor(Int32($0)) }
     }
     return nil
+  }
+
+  /// Names of other services, each once.
+  private mutating func services(_ node: Node?, _ key: String, of service: ServiceName) -> [ServiceName] {
+    var found: [ServiceName] = []
+    for (name, node) in names(node, key) {
+      if name == service {
+        fault(node, "'\(name)' cannot be in its own '\(key)'", "dependency cycle: \(name) → \(name)")
+        continue
+      }
+      found.append(name)
+      references.append(
+        ServiceReference(name: name, key: key, file: node.file, line: node.line, column: node.column))
+    }
+    return found
+  }
+
+  private mutating func names(_ node: Node?, _ key: String) -> [(name: ServiceName, node: Node)] {
+    var found: [(name: ServiceName, node: Node)] = []
+    var seen: Set<ServiceName> = []
+    for item in list(node, "'\(key)'") ?? [] {
+      guard let text = text(item, "an element of '\(key)'") else { continue }
+      guard let name = ServiceName(text) else {
+        fault(
+          item, "'\(brief(text))' in '\(key)' is no name",
+          "1 to 64 of a-z, 0-9, '.', '_', '@' and '-', the first a letter or digit")
+        continue
+      }
+      if !seen.insert(name).inserted {
+        fault(item, "'\(name)' is in '\(key)' twice")
+        continue
+      }
+      found.append((name, item))
+    }
+    return found
   }
 
   private mutating func stop(_ node: Node?, _ spec: inout ServiceSpec) {

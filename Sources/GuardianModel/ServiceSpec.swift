@@ -5,6 +5,12 @@ package struct ServiceSpec: Hashable, Sendable {
   /// What is executed, as whom and with what. A change in here gives the service a fresh ladder.
   package var process: ProcessSpec
   package var start = StartCondition.boot
+  /// It waits until these are ready; a task: until it has finished well. Each once, never itself.
+  package var requires: [ServiceName] = []
+  /// It starts after these where they start at the same time, however that goes.
+  package var after: [ServiceName] = []
+  /// What it can be called by together with others: `@shop`. Each once.
+  package var groups: [ServiceName] = []
   package var kind = ServiceKind.daemon
   package var ready = Readiness.none
   package var startTimeout = Duration.seconds(90)

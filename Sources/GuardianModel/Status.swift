@@ -34,6 +34,9 @@ package struct ServiceStatus: Hashable, Sendable {
   package var log = ""
   /// The last STATUS= of the service, bounded and escaped.
   package var statusText = ""
+  package var requires: [String] = [], after: [String] = [], groups: [String] = []
+  /// Other services that it waits for now, at most four; empty unless it is in phase `waiting` because of them.
+  package var waitsFor: [String] = []
   /// Weaker guarantees and doubts, one sentence each: hidden as empty instead of absent, a stale definition, …
   package var notes: [String] = []
 

@@ -72,23 +72,40 @@ package struct ConfigurationLoader: Sendable {
     }
     let defaults = (loaded.host ?? fallback).defaults
 
+    var read: [(spec: ServiceSpec, references: [ServiceReference])] = []
     for name in listing.services {
       switch files.read(name) {
       case .absent: continue  // gone since the listing: removed
       case .fault(let diagnostic):
         loaded.invalid.append(name)
         loaded.byService[name] = [diagnostic]
-        loaded.diagnostics.append(diagnostic)
       case .bytes(let bytes):
         let parsed = Configuration.parseService(
           name: name, bytes: bytes, file: files.path(of: name), defaults: defaults, context: context)
-        if let spec = parsed.spec { loaded.services.append(spec) } else { loaded.invalid.append(name) }
-        if parsed.diagnostics.isEmpty { continue }
-        loaded.byService[name] = parsed.diagnostics
-        loaded.diagnostics += parsed.diagnostics
+        if let spec = parsed.spec { read.append((spec, parsed.references)) } else { loaded.invalid.append(name) }
+        if !parsed.diagnostics.isEmpty { loaded.byService[name] = parsed.diagnostics }
       }
     }
+    check(read, &loaded)
     return loaded
+  }
+
+  /// How the services name each other can be judged only when all files have been read.
+  private func check(
+    _ read: [(spec: ServiceSpec, references: [ServiceReference])], _ loaded: inout LoadedConfiguration
+  ) {
+    let found = DependencyCheck(read, known: Set(read.map(\.spec.name) + loaded.invalid)).found
+    for (spec, _) in read {
+      let faults = found[spec.name] ?? []
+      if !faults.isEmpty { loaded.byService[spec.name, default: []] += faults }
+      if faults.contains(where: { $0.severity == .error }) {
+        loaded.invalid.append(spec.name)
+      } else {
+        loaded.services.append(spec)
+      }
+    }
+    loaded.invalid.sort()
+    for name in loaded.byService.keys.sorted() { loaded.diagnostics += loaded.byService[name] ?? [] }
   }
 
   /// Asks the machine, and each question once for one loading: ten thousand services may share one user.
