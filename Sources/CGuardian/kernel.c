@@ -95,6 +95,13 @@ int guardian_may_mount(void) {
   return (data[CAP_SYS_ADMIN / 32].effective >> (CAP_SYS_ADMIN % 32)) & 1;
 }
 
+uint64_t guardian_permitted_capabilities(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
+  if (syscall(SYS_capget, &header, data) < 0) return 0;
+  return (uint64_t)data[1].permitted << 32 | data[0].permitted;
+}
+
 int guardian_is_noexec(const char *path) {
   struct statvfs system;
   if (statvfs(path, &system) < 0) return -errno;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/sched.h>
 #include <pthread.h>
@@ -147,6 +148,56 @@ GUARDIAN_RAW static bool has_groups(const struct guardian_spawn_request *request
   }
 }
 
+// The user has changed, and with it the kernel has taken away what was in effect; KEEPCAPS has left what is permitted.
+GUARDIAN_RAW static void take_capabilities(struct birth *birth) {
+  const uint64_t wanted = birth->request->capabilities;
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct data[2] = {{0, 0, 0}, {0, 0, 0}};
+  for (int half = 0; half < 2; half++) {
+    uint32_t bits = (uint32_t)(wanted >> (32 * half));
+    data[half].effective = data[half].permitted = data[half].inheritable = bits;
+  }
+  long answer = raw2(SYS_capset, &header, data);
+  if (answer < 0) {
+    // The first that is not to be had is the one to name.
+    struct __user_cap_data_struct have[2] = {{0, 0, 0}, {0, 0, 0}};
+    raw2(SYS_capget, &header, have);
+    for (int number = 0; number < 64; number++) {
+      bool given = have[number / 32].permitted >> (number % 32) & 1;
+      if ((wanted >> number & 1) && !given) fail(birth, GUARDIAN_STAGE_CAPABILITIES, number, answer);
+    }
+    fail(birth, GUARDIAN_STAGE_CAPABILITIES, -1, answer);
+  }
+  answer = raw4(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0);
+  if (answer < 0) fail(birth, GUARDIAN_STAGE_CAPABILITIES, -1, answer);
+  for (int number = 0; number < 64; number++) {
+    if (!(wanted >> number & 1)) continue;
+    answer = raw4(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0);
+    if (answer < 0) fail(birth, GUARDIAN_STAGE_CAPABILITIES, number, answer);
+  }
+  // Read back, as the user is: what the program is to have, and nothing else.
+  struct __user_cap_data_struct now[2] = {{0, 0, 0}, {0, 0, 0}};
+  answer = raw2(SYS_capget, &header, now);
+  if (answer < 0) fail(birth, GUARDIAN_STAGE_CAPABILITIES, -1, answer);
+  for (int number = 0; number < 64; number++) {
+    bool wants = wanted >> number & 1;
+    bool has = now[number / 32].permitted >> (number % 32) & 1;
+    // Above the kernel's last one the answer is an error.
+    bool ambient = raw4(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, number, 0) == 1;
+    if (has != wants || ambient != wants) fail(birth, GUARDIAN_STAGE_CAPABILITIES, number, -ENOTSUP);
+  }
+}
+
+GUARDIAN_RAW static void write_own_pid(char *text) {
+  unsigned rest = (unsigned)raw1(SYS_getpid, 0);
+  char digits[10];
+  int count = 0;
+  do digits[count++] = (char)('0' + rest % 10);
+  while ((rest /= 10) > 0);
+  while (count > 0) *text++ = digits[--count];
+  *text = 0;
+}
+
 GUARDIAN_RAW static void take_identity(struct birth *birth) {
   const struct guardian_spawn_request *request = birth->request;
   // An unprivileged guardian may not set groups, and need not where it has them already. Whoever may sets them all the
@@ -238,7 +289,13 @@ GUARDIAN_RAW static void child(void *context) {
   raw1(SYS_umask, request->umask);
   // From here to the exec other processes of that user may signal the child, and SIGSTOP would hold up the caller too.
   // It is a matter of a few calls; what need not come behind it stands above.
+  if (request->capabilities != 0) {
+    answer = raw4(SYS_prctl, PR_SET_KEEPCAPS, 1, 0, 0);
+    if (answer < 0) fail(birth, GUARDIAN_STAGE_CAPABILITIES, -1, answer);
+  }
   if (request->set_identity) take_identity(birth);
+  if (request->capabilities != 0) take_capabilities(birth);
+  if (request->own_pid) write_own_pid(request->own_pid);
 
   answer = raw1(SYS_chdir, request->directory);
   if (answer < 0) fail(birth, GUARDIAN_STAGE_DIRECTORY, 0, answer);

@@ -103,14 +103,21 @@ package struct ConfigurationContext {
   package var canHide: Bool
   /// Guardian's own uid; only root may become somebody else.
   package var ownUID: UInt32
+  /// Whether guardian may give this to a service. Asked only where it is not root.
+  package var mayGive: (Capability) -> Bool
+  /// The names of the sockets that the service manager passed to guardian; nil: nobody knows here, as offline.
+  package var passedSockets: [String]?
 
   package init(
     resolveUser: @escaping (String?, String?) -> Result<Identity, UserProblem>,
-    lookAt: @escaping (String, PathUse) -> String? = { _, _ in nil }, canHide: Bool = true, ownUID: UInt32 = 0
+    lookAt: @escaping (String, PathUse) -> String? = { _, _ in nil }, canHide: Bool = true, ownUID: UInt32 = 0,
+    mayGive: @escaping (Capability) -> Bool = { _ in true }, passedSockets: [String]? = nil
   ) {
     self.resolveUser = resolveUser
     self.lookAt = lookAt
     self.canHide = canHide
     self.ownUID = ownUID
+    self.mayGive = mayGive
+    self.passedSockets = passedSockets
   }
 }

@@ -84,6 +84,15 @@ package struct KeyTable: Sendable {
       "how soon the kernel kills it for memory", "oom-score-adjust: 200"),
     Key(
       "nice", "-20 … 19", "0, or guardian's own where that is higher", "scheduling priority; less is more", "nice: 5"),
+    Key(
+      "capabilities", "list of names", "[]", "what a user other than root keeps of root's power, as in capabilities(7)",
+      "user: web\ncapabilities: [net-bind-service]"),
+    Key(
+      "sockets", "list of names", "[]", "sockets that systemd passed to guardian, handed on from descriptor 3",
+      "sockets: [http]"),
+    Key(
+      "before-start", "list, or one line", "", "a program to run before each start; its failure is no crash",
+      "before-start: [/usr/libexec/web/migrate]"),
     Key("start", "boot | manual", "boot", "whether guardian starts it by itself", "start: manual"),
     Key(
       "requires", "list of services", "[]", "it waits until these are ready; a task: until it has finished well",

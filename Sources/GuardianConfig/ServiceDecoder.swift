@@ -65,9 +65,16 @@ struct ServiceDecoder {
     spec.groups = names(fields["groups"], "groups").map(\.name)
     spec.kind = word(fields["type"], "'type'", ServiceKind.self) ?? spec.kind
     if let node = fields["ready"] { spec.ready = ready(node) ?? spec.ready }
+    if case .descriptor(let number) = spec.ready, !spec.process.sockets.isEmpty,
+      number < 3 + Int32(spec.process.sockets.count)
+    {
+      fault(
+        fields["ready"], "'fd: \(number)' is one of the sockets",
+        "the \(spec.process.sockets.count) of 'sockets' have the numbers from 3 on; take a higher one")
+    }
     if let value = duration(fields["start-timeout"], "'start-timeout'", atLeast: .milliseconds(1)) {
       spec.startTimeout = value
-      if spec.ready == .none {
+      if spec.ready == .none, spec.process.beforeStart.isEmpty {
         warn(fields["start-timeout"], "'start-timeout' has no effect", "with 'ready: none' a service is ready at once")
       }
     }
@@ -130,6 +137,66 @@ struct ServiceDecoder {
       spec.process.oomScoreAdjust = Int32(value)
     }
     if let value = integer(fields["nice"], "'nice'", -20...19) { spec.process.nice = Int32(value) }
+    capabilities(fields["capabilities"], &spec)
+    sockets(fields["sockets"], &spec)
+    if let node = fields["before-start"] { spec.process.beforeStart = command(node, "'before-start'") ?? [] }
+  }
+
+  private mutating func capabilities(_ node: Node?, _ spec: inout ServiceSpec) {
+    guard let items = list(node, "'capabilities'") else { return }
+    var found: Set<Capability> = []
+    for item in items {
+      guard let text = text(item, "an element of 'capabilities'") else { continue }
+      guard let one = Capability(name: text) else {
+        // As capabilities(7) and units of systemd have it.
+        let bare = text.lowercased().split(separator: "_").joined(separator: "-")
+        let short = bare.hasPrefix("cap-") ? String(bare.dropFirst(4)) : bare
+        wrong(
+          item, "an element of 'capabilities'", "the name of a capability", "as in net-bind-service",
+          suggestion: Capability(name: short) == nil ? nearestWord(to: short, among: Capability.names) : short)
+        continue
+      }
+      if !found.insert(one).inserted { fault(item, "capability \(one) is here twice") }
+    }
+    spec.process.capabilities = found.sorted()
+    guard let node, !found.isEmpty, !inDefaults else { return }
+    if (spec.process.identity?.uid ?? context.ownUID) == 0 {
+      fault(
+        node, "'capabilities' of a service that runs as root", "root has them all; it needs 'user' to be somebody else")
+    } else if context.ownUID != 0 {
+      let missing = found.sorted().filter { !context.mayGive($0) }
+      if !missing.isEmpty {
+        error(
+          node, "guardian has no capability " + missing.map(\.description).joined(separator: ", "),
+          "it can give only what it has itself", blocks: false)
+      }
+    }
+  }
+
+  private mutating func sockets(_ node: Node?, _ spec: inout ServiceSpec) {
+    for item in list(node, "'sockets'") ?? [] {
+      guard let name = text(item, "an element of 'sockets'") else { continue }
+      guard (1...255).contains(name.utf8.count),
+        name.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f && $0 != UInt8(ascii: ":") })
+      else {
+        wrong(
+          item, "the name of a socket", "1 to 255 printable characters without a colon",
+          "as FileDescriptorName= of the socket's unit has it")
+        continue
+      }
+      if spec.process.sockets.contains(name) {
+        fault(item, "socket '\(name)' is here twice")
+        continue
+      }
+      spec.process.sockets.append(name)
+      guard let passed = context.passedSockets, !passed.contains(name) else { continue }
+      error(
+        item, "no socket '\(name)' was passed to guardian",
+        passed.isEmpty
+          ? "none was; a socket unit with FileDescriptorName=\(name) and Service=guardian.service passes it"
+          : "there is " + passed.prefix(8).joined(separator: ", "),
+        suggestion: nearestWord(to: name, among: passed), blocks: false)
+    }
   }
 
   private mutating func limits(_ node: Node?, _ spec: inout ServiceSpec) {
@@ -742,6 +809,7 @@ extension ServiceDecoder {
   /// What every run is told; a value in the file would be a lie.
   static let reserved: Set<String> = [
     "INVOCATION_ID", "GUARDIAN_MODE", "GUARDIAN_DISABLED_PLUGINS", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
+    "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID",
   ]
 
   mutating func path(_ node: Node, _ name: String) -> String? {

@@ -18,7 +18,9 @@ struct Care: Sendable {
       if let machine = machines[begunBelow], !machine.begun { return nil }
       begunBelow += 1
     }
-    if suspects.contains(where: { machines[$0]?.record.openRun != nil }) { return nil }
+    // Whoever has had its turn and prepares for it has no ticket yet.
+    let busy = suspects.contains { machines[$0]?.record.openRun != nil || machines[$0]?.isPreparing ?? false }
+    if busy { return nil }
     return suspects.first { machines[$0]?.waitsForItsTurn ?? false }
   }
 }

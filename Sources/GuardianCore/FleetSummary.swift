@@ -32,6 +32,9 @@ extension ServiceMachine {
     case .backingOff:
       summary.backingOff += 1
       word = "backing-off"
+    case .repairing where isPreparing:
+      summary.starting += 1
+      word = "starting"
     case .repairing:
       summary.repairing += 1
       word = "repairing"

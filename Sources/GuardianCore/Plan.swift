@@ -143,6 +143,7 @@ private struct Forecast {
     case .lateDeath: (action, text) = ("death", "dies: " + text)
     case .escalated: action = "escalate"
     case .repairStarted(_, let name, let attempt): (action, text) = ("repair", "repair \(name), round \(attempt)")
+    case .beforeStart: (action, text) = ("before-start", "before-start")
     case .pluginsOff: action = "plugins-off"
     case .pluginsOn: action = "plugins-on"
     case .quarantined: action = "quarantine"
@@ -155,7 +156,7 @@ private struct Forecast {
     case .finished: action = "finish"
     case .waiting: action = "wait"
     case .observed: action = "observe"
-    case .ready, .settled, .ended, .deescalated, .backingOff, .repairEnded, .held, .reset, .requested, .stopped, .stuck,
+    case .ready, .settled, .ended, .deescalated, .backingOff, .repairEnded, .beforeStartEnded, .held, .reset, .requested, .stopped, .stuck,
       .volatile, .resumed, .internalError:
       return
     }

@@ -123,7 +123,7 @@ extension ServiceMachine {
   private mutating func goOnWithSuccessor(of run: Run, _ purpose: Stop.Purpose, _ turn: inout Turn) {
     phase = .stopped
     careful = true
-    start(run.kind, atOnce: true, id: run.successor, &turn)
+    start(run.kind, atOnce: true, id: run.successor, prepared: true, &turn)
     if let successor = phase.run { stopRun(successor, purpose, &turn) }
   }
 
@@ -217,7 +217,7 @@ extension ServiceMachine {
     if triesWhatChanged(&turn) { return }
     switch run.kind {
     case .ordinary: strike(end, detail: detail, &turn)
-    case .trial: trialFailed(run, end.description, &turn)
+    case .trial: trialFailed(byOperator: run.byOperator, end.description, &turn)
     case .pluginRetry: pluginRetryFailed(end, &turn)
     }
   }
@@ -291,7 +291,8 @@ extension ServiceMachine {
       reason = "restarted at once after \(end.description)"
       // At once, but never two steps ahead of what is written down: a later guardian would not know the second by its id.
       let atOnce = run.writtenBy <= confirmed
-      return start(run.kind, atOnce: atOnce, id: run.successor, byOperator: run.byOperator, &turn)
+      return start(
+        run.kind, atOnce: atOnce, id: run.successor, byOperator: run.byOperator, prepared: run.superseded, &turn)
     }
     died(early: end, run, &turn)
   }
@@ -352,18 +353,18 @@ extension ServiceMachine {
 
   private mutating func quarantineOrTrialFailed(_ run: Run, _ why: String, _ turn: inout Turn) {
     if triesWhatChanged(&turn) { return }
-    if run.kind == .trial { trialFailed(run, why, &turn) } else { quarantine(why, &turn) }
+    if run.kind == .trial { trialFailed(byOperator: run.byOperator, why, &turn) } else { quarantine(why, &turn) }
   }
 
   /// Back to quarantine, with the delay doubled and no strikes; an operator's trial changes no delay.
-  private mutating func trialFailed(_ run: Run, _ why: String, _ turn: inout Turn) {
+  mutating func trialFailed(byOperator: Bool, _ why: String, _ turn: inout Turn) {
     var delay = spec.quarantine.retryAfter
     if let first = delay {
       let before = record.trialDelay ?? first
-      delay = run.byOperator ? before : min(before * 2, spec.quarantine.max)
+      delay = byOperator ? before : min(before * 2, spec.quarantine.max)
     }
     record.trialDelay = delay
-    if run.byOperator, let due = record.quarantine?.nextTrial, due > turn.now.boot {
+    if byOperator, let due = record.quarantine?.nextTrial, due > turn.now.boot {
       delay = due - turn.now.boot
     } else {
       record.quarantine?.nextTrial = delay.map { turn.now.boot + $0 }

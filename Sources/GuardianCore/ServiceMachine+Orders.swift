@@ -55,7 +55,7 @@ extension ServiceMachine {
       }
       repair.byOperator = true
       phase = .repairing(repair)
-      return .ready(note: "after the repair")
+      return .ready(note: repair.beforeStart == nil ? "after the repair" : "after before-start")
     case .backingOff, .waiting:
       startNow(byOperator: true, &turn)
       return .ready(note: "")
@@ -135,6 +135,7 @@ extension ServiceMachine {
     note(.released(why: why), &turn)
     switch phase {
     case .starting: return .ready(note: "")  // the trial goes on, as an ordinary start
+    case .repairing where isPreparing: return .ready(note: "")
     case .running, .stopping, .repairing: return .accepted(note: "")
     case .stopped, .finished, .waiting, .backingOff, .quarantined:
       phase = .stopped
@@ -169,7 +170,7 @@ extension ServiceMachine {
     case .repairing(var repair):
       if repair.outcome == .start || repair.outcome == .startFresh {
         if let hook = repair.hook, case .saving = hook.stage {
-          phase = .stopped
+          phase = idlePhase
           turn.milestones.append(.failed("held by \(by)"))
         } else {
           repair.outcome = .rest

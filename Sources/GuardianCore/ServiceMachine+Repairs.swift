@@ -44,7 +44,9 @@ extension ServiceMachine {
   }
 
   func runHook(_ hook: Repair.Hook, attempt: Int, _ turn: inout Turn) {
-    note(.repairStarted(hook: hook.id, name: hook.repair.name, attempt: attempt), &turn)
+    note(
+      isPreparing
+        ? .beforeStart(hook: hook.id) : .repairStarted(hook: hook.id, name: hook.repair.name, attempt: attempt), &turn)
     turn.actions.append(.runHook(request(of: hook)))
   }
 
@@ -52,7 +54,8 @@ extension ServiceMachine {
     var identity = hook.repair.identity
     if identity == nil, case .run = hook.repair.kind { identity = spec.process.identity }
     return HookRequest(
-      id: hook.id, purpose: .repair(name: hook.repair.name), kind: hook.repair.kind, identity: identity,
+      id: hook.id, purpose: isPreparing ? .beforeStart : .repair(name: hook.repair.name), kind: hook.repair.kind,
+      identity: identity,
       timeout: hook.repair.timeout, context: hookContext(reason: reason))
   }
 
@@ -68,6 +71,7 @@ extension ServiceMachine {
       case .start, .startFresh, .rest: hook.timedOut ? .timedOut : result
       }
     hookOutcome = told
+    if let kind = repair.beforeStart { return beforeStartEnded(repair, hook, kind, told, &turn) }
     note(.repairEnded(hook: id, name: hook.repair.name, result: told), &turn)
     if told == .cannotRepair, repair.outcome == .start {
       phase = .stopped
@@ -76,24 +80,36 @@ extension ServiceMachine {
     nextRepair(&turn)
   }
 
-  private mutating func endRepair(_ repair: Repair, _ turn: inout Turn) {
+  var isWanted: Bool { record.wanted == .up && !shuttingDown && !removed }
+
+  mutating func endRepair(_ repair: Repair, _ turn: inout Turn) {
     phase = .stopped
     switch repair.outcome {
     case .start, .startFresh:
-      let wanted = record.wanted == .up && !shuttingDown && !removed
-      if mayStart || (repair.byOperator && wanted) {
-        return start(.ordinary, byOperator: repair.byOperator, &turn)
+      if mayStart || (repair.byOperator && isWanted) {
+        guard repair.outcome == .start, let kind = repair.beforeStart else {
+          return start(.ordinary, byOperator: repair.byOperator, &turn)
+        }
+        record.beforeStartFailures = 0
+        reason = ""
+        return start(kind, byOperator: repair.byOperator, prepared: true, &turn)
       }
-      save()
+      rest()
     case .rest:
-      save()
+      rest()
       turn.milestones.append(.failed("held by \(record.hold?.by ?? "an order")"))
     case .stop:
-      save()
+      rest()
       if removed { return forget(&turn) }
       note(.stopped, &turn)
       turn.milestones.append(.stopped)
     }
+  }
+
+  private mutating func rest() {
+    phase = idlePhase
+    if let quarantine = record.quarantine { reason = quarantine.reason }
+    save()
   }
 
   /// Ends the round; the hook is terminated and recorded as aborted.

@@ -87,8 +87,10 @@ extension ServiceMachine {
         }
       return LiveHook(id: hook.id, name: hook.repair.name, process: hook.process, until: until)
     }
-    return LiveRepair(
+    var live = LiveRepair(
       attempt: repair.attempt, queue: repair.queue.map(\.name), hook: hook, byOperator: repair.byOperator)
+    live.beforeStart = repair.beforeStart
+    return live
   }
 
   /// Every start has one end with the same id: whatever lived before this turn and does so no more is closed, and what
@@ -100,7 +102,7 @@ extension ServiceMachine {
       var outcome = RunOutcome.notBegun
       switch before.purpose {
       case .main: if let end = record.lastEnd, end.run == before.id { outcome = .ended(end) }
-      case .repair: if let result = hookOutcome { outcome = .hook(result) }
+      case .repair, .beforeStart: if let result = hookOutcome { outcome = .hook(result) }
       }
       turn.actions.append(
         .enter(.closed(before.id, service: spec.name, outcome, at: turn.now.wall, madeUp: endsUnseen)))
@@ -116,7 +118,8 @@ extension Situation {
   fileprivate var entry: (id: RunID, purpose: RunPurpose)? {
     switch self {
     case .living(let run), .stopping(let run, _): (run.id, .main(run.kind))
-    case .repairing(let repair): repair.hook.map { ($0.id, .repair(name: $0.name)) }
+    case .repairing(let repair):
+      repair.hook.map { ($0.id, repair.beforeStart == nil ? .repair(name: $0.name) : .beforeStart) }
     case .stopped, .finished, .waiting, .backingOff, .quarantined: nil
     }
   }
@@ -209,8 +212,13 @@ extension ServiceMachine {
   }
 
   private mutating func takeUp(_ live: LiveRepair, sameBoot: Bool, _ turn: inout Turn) {
-    func repair(named name: String) -> RepairSpec? { spec.repairs.first { $0.name == name } }
-    var left = Repair(attempt: live.attempt, queue: live.queue.compactMap(repair))
+    let isPreparing = live.beforeStart != nil
+    if isPreparing, !sameBoot || live.hook == nil { return beforeStartWentDownWithTheHost(live.hook, &turn) }
+    func repair(named name: String) -> RepairSpec? {
+      isPreparing ? beforeStartHook : spec.repairs.first { $0.name == name }
+    }
+    var left = Repair(attempt: live.attempt, queue: isPreparing ? [] : live.queue.compactMap(repair))
+    left.beforeStart = live.beforeStart
     left.byOperator = live.byOperator
     if record.wanted == .down {
       left.outcome = .stop

@@ -46,14 +46,18 @@ extension ServiceMachine {
   }
 
   /// Decides a start. Durable before exec, unless `atOnce`: then saved alongside.
+  ///
+  /// - Parameter prepared: `before-start` has been run, or the start has come about already.
   mutating func start(
-    _ wish: RunKind, atOnce: Bool = false, id: RunID? = nil, byOperator: Bool = false, _ turn: inout Turn
+    _ wish: RunKind, atOnce: Bool = false, id: RunID? = nil, byOperator: Bool = false, prepared: Bool = false,
+    _ turn: inout Turn
   ) {
     if case .starting = phase { return invariantBroken("a start while starting", &turn) }
     if phase.run != nil { return invariantBroken("a start while a run lives", &turn) }
-    if mustWaitForItsTurn(wish, byOperator: byOperator) { return }
+    if !prepared, mustWaitForItsTurn(wish, byOperator: byOperator) { return }
     // On a fresh ladder there is nothing to be tried: what was to be a trial is a start like any.
     var kind = adoptProcess(&turn) ? .ordinary : wish
+    if !prepared, !spec.process.beforeStart.isEmpty { return prepare(kind, byOperator: byOperator, &turn) }
     var off = record.plugins.off
     switch kind {
     case .ordinary:
@@ -121,12 +125,16 @@ extension ServiceMachine {
       run.kind = .ordinary
       phase = .stopping(run, stop)
     case .waiting(let retryAt, let delay, _): phase = .waiting(retryAt: retryAt, delay: delay, kind: .ordinary)
-    case .stopped, .finished, .backingOff, .repairing, .quarantined: break
+    case .repairing(var round):
+      if round.beforeStart != nil { round.beforeStart = .ordinary }
+      phase = .repairing(round)
+    case .stopped, .finished, .backingOff, .quarantined: break
     }
     record.step = .restart
     record.strikes = 0
     record.triesOnStep = 0
     record.repairRounds = 0
+    record.beforeStartFailures = 0
     record.lateDeaths = []
     record.plugins = PluginToggle()
     record.quarantine = nil
@@ -205,12 +213,14 @@ extension ServiceMachine {
   }
 
   /// Guardian's own trouble is no fault of the service: retried slowly, without a strike, as long as it lasts.
-  private mutating func waitOut(_ failure: SpawnFailure, kind: RunKind, _ turn: inout Turn) {
+  ///
+  /// - Parameter started: It was counted as a start.
+  mutating func waitOut(_ failure: SpawnFailure, kind: RunKind, started: Bool = true, _ turn: inout Turn) {
     let delay = min(waitedBefore.map { $0 * 2 } ?? .seconds(1), .seconds(30))
     waitedBefore = delay
     record.openRun = nil
     // Nothing has been started, so there is nothing to count.
-    if record.restarts > 0 { record.restarts -= 1 } else { firstStart = true }
+    if started { if record.restarts > 0 { record.restarts -= 1 } else { firstStart = true } }
     save()
     reason = failure.sentence
     phase = .waiting(retryAt: turn.now.monotonic + delay, delay: delay, kind: kind)

@@ -53,7 +53,7 @@ extension ServiceMachine {
     if isWithoutPlugins { status.disabledPlugins = spec.process.plugins.map(\.name) }
     status.next = nextAction(now)
     status.lastEnd = record.lastEnd.map(Self.lastEnd)
-    status.reason = reason
+    status.reason = reason.isEmpty && isPreparing ? "before-start is running" : reason
     status.kind = spec.kind
     status.observe = observing
     status.pendingDefinition = nextProcess != nil
@@ -115,9 +115,10 @@ extension ServiceMachine {
       if let due = run.deescalatesAt { return at(due, "step-down") }
       return run.pluginsOff ? at(record.plugins.offUntil, "plugins-due") : nil
     case .repairing(let repair):
+      let what = repair.beforeStart == nil ? "repair" : "before-start"
       switch repair.hook?.stage {
-      case .running(let until): return at(until, "end-repair")
-      case .terminated(let killAt): return at(killAt, "kill-repair")
+      case .running(let until): return at(until, "end-\(what)")
+      case .terminated(let killAt): return at(killAt, "kill-\(what)")
       case .saving, .adopting, .killed, nil: return nil
       }
     case .stopping(_, let stop): return at(stop.killAt, "kill")

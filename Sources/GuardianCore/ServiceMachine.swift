@@ -197,7 +197,10 @@ package struct ServiceMachine: Hashable, Sendable {
     var unseen = false
   }
 
+  /// What runs before a start: a round of repairs, or `before-start`.
   package struct Repair: Hashable, Sendable {
+    /// Not nil: `before-start` of a start of this kind.
+    package var beforeStart: RunKind?
     package var attempt: Int
     /// Still to run, in order; of the definition that was in force when the round began.
     package var queue: [RepairSpec]
@@ -481,7 +484,7 @@ extension ServiceMachine.Phase {
     case .starting: .starting
     case .running: .running
     case .backingOff: .backingOff
-    case .repairing: .repairing
+    case .repairing(let round): round.beforeStart == nil ? .repairing : .starting
     case .stopping: .stopping
     case .quarantined: .quarantined
     }

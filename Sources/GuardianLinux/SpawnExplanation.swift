@@ -29,6 +29,7 @@ struct SpawnExplanation {
     case .identity: request.identity?.user ?? ""
     case .limits: limit(index)?.name ?? ""
     case .hide: hidden.indices.contains(index) ? hidden[index] : ""
+    case .capabilities: capability(index) ?? ""
     case .clone, .session, .signals, .descriptors, .priority, .oomScore, .umask, .prepare: program
     }
   }
@@ -50,7 +51,8 @@ struct SpawnExplanation {
     switch stage {
     case .exec: code == ENOENT && !isHidden(program)
     case .directory: code == ENOENT && !isHidden(directory)
-    case .clone, .session, .signals, .descriptors, .limits, .priority, .oomScore, .hide, .identity, .umask, .prepare:
+    case .clone, .session, .signals, .descriptors, .limits, .priority, .oomScore, .hide, .identity, .umask, .prepare,
+      .capabilities:
       false
     }
   }
@@ -78,6 +80,7 @@ struct SpawnExplanation {
           + "check 'oom-score-adjust' (only root may go below guardian's own)"
     case .hide: return hideSentence(code, index)
     case .identity: return identitySentence(code, index)
+    case .capabilities: return capabilitySentence(code, index)
     case .directory:
       switch code {
       case _ where isHidden(directory): return "cannot enter \(directory): \(hiding); check 'directory' and 'hide'"
@@ -118,6 +121,21 @@ struct SpawnExplanation {
     return what == "become"
       ? "cannot become \(user): \(reason); check 'user'"
       : "cannot \(what) of \(user): \(reason); check 'user' and 'group'"
+  }
+
+  private func capability(_ index: Int) -> String? {
+    (0..<Capability.names.count).contains(index) ? Capability.names[index] : nil
+  }
+
+  private func capabilitySentence(_ code: Int32, _ index: Int) -> String {
+    let what = capability(index).map { "capability \($0)" } ?? "the capabilities"
+    switch code {
+    case EPERM: return "cannot keep \(what): guardian does not have it, or may not pass it on; check 'capabilities'"
+    case EINVAL: return "cannot keep \(what): this kernel does not know it; check 'capabilities'"
+    case ENOTSUP:
+      return "cannot keep \(what) and no other: the change did not take hold, so nothing was started; check 'capabilities'"
+    default: return "cannot keep \(what): \(ErrnoText.reason(code)); check 'capabilities'"
+    }
   }
 
   private func execSentence(_ code: Int32) -> String {

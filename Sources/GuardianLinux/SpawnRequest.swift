@@ -8,6 +8,10 @@ package struct SpawnRequest: Sendable {
   package var environment: [String]
   /// Nil: guardian's own user and groups.
   package var identity: Identity?
+  /// Ambient, beside what the user has by itself. Empty: whatever the kernel's rules leave of guardian's own.
+  package var capabilities: [Capability] = []
+  /// A variable that tells the program its own pid, which nobody knows before it is there: `LISTEN_PID`.
+  package var ownPidVariable: String?
   /// Nil: `/`.
   package var directory: String?
   package var umask: UInt32 = 0o022

@@ -72,7 +72,12 @@ package final class Spawner {
     _ result: inout guardian_spawn_result
   ) -> Int32 {
     let arguments = CStrings(request.command)
-    let environment = CStrings(request.environment)
+    let ownPid = request.ownPidVariable.map { $0 + "=" }
+    // Ten digits and their end: the child fills them in.
+    let environment = CStrings(request.environment + (ownPid.map { [$0 + "           "] } ?? []))
+    let ownPidText = ownPid.flatMap { name in
+      environment.pointers[request.environment.count].map { $0 + name.utf8.count }
+    }
     let hiddenText = CStrings(hidden.parts.flatMap { [$0.directory, $0.name] })
     defer { withExtendedLifetime((arguments, environment, hiddenText)) {} }
     guard let path = arguments.pointers.pointee else { return -EINVAL }
@@ -115,8 +120,9 @@ package final class Spawner {
                   set_oom_score: request.oomScoreAdjust == nil ? 0 : 1, oom_score: request.oomScoreAdjust ?? 0,
                   set_identity: request.identity == nil ? 0 : 1, uid: request.identity?.uid ?? 0,
                   gid: request.identity?.gid ?? 0, groups: groups.baseAddress, group_count: groups.count,
-                  group_room: groupRoom.baseAddress, keep_sigpipe_ignored: request.keepsSIGPIPEIgnored ? 1 : 0,
-                  mark: request.mark?.address, run_high: request.mark?.run.high ?? 0,
+                  group_room: groupRoom.baseAddress,
+                  capabilities: request.capabilities.reduce(0) { $0 | 1 << UInt64($1.number) }, keep_sigpipe_ignored: request.keepsSIGPIPEIgnored ? 1 : 0,
+                  own_pid: ownPidText, mark: request.mark?.address, run_high: request.mark?.run.high ?? 0,
                   run_low: request.mark?.run.low ?? 0,
                   hide: hide.baseAddress, hide_count: hide.count, separate: report == nil ? 0 : 1,
                   report: report ?? -1)

@@ -106,6 +106,8 @@ package struct SpawnFailure: Error, Hashable, Sendable {
     case clone = 1, session, signals, descriptors, limits, priority, oomScore, hide, identity, umask, directory, exec
     /// Before the child was born: output, environment file, notify socket.
     case prepare
+    /// After `identity`.
+    case capabilities = 14
 
     /// As in `exec` (stage and errno) of the last end.
     package var name: String {
@@ -123,6 +125,7 @@ package struct SpawnFailure: Error, Hashable, Sendable {
       case .directory: "directory"
       case .exec: "exec"
       case .prepare: "prepare"
+      case .capabilities: "capabilities"
       }
     }
   }

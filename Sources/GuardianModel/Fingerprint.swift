@@ -67,6 +67,19 @@ extension ProcessSpec {
       print.add(plugin.arguments) { $0.add($1) }
       print.add(plugin.hide) { $0.add($1) }
     }
+    // What a definition does not use leaves its print as an earlier guardian made it.
+    if !capabilities.isEmpty {
+      print.add("capabilities")
+      print.add(capabilities) { $0.add(UInt64($1.number)) }
+    }
+    if !sockets.isEmpty {
+      print.add("sockets")
+      print.add(sockets) { $0.add($1) }
+    }
+    if !beforeStart.isEmpty {
+      print.add("before-start")
+      print.add(beforeStart) { $0.add($1) }
+    }
     return print.value == 0 ? 1 : print.value
   }
 }

@@ -1,11 +1,14 @@
 /// What a hook is for.
 package enum HookPurpose: Hashable, Sendable {
   case repair(name: String)
+  /// Before each start, which waits for it.
+  case beforeStart
   case notice(NoticeKind)
 
   package var name: String {
     switch self {
     case .repair(let name): name
+    case .beforeStart: "before-start"
     case .notice(let kind): kind.rawValue
     }
   }
@@ -16,7 +19,7 @@ package struct HookRequest: Hashable, Sendable {
   package var id: RunID
   package var purpose: HookPurpose
   package var kind: RepairSpec.Kind
-  /// Nil: the service's user for `run:`, guardian's own for `move-aside:`.
+  /// Nil: the service's user for `run:` and before a start, guardian's own for `move-aside:`.
   package var identity: Identity?
   package var timeout: Duration
   package var context: HookContext

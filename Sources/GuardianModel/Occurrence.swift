@@ -21,6 +21,8 @@ package struct Occurrence: Hashable, Sendable {
     case backingOff(delay: Duration, next: Step)
     case repairStarted(hook: RunID, name: String, attempt: Int)
     case repairEnded(hook: RunID, name: String, result: HookResult)
+    case beforeStart(hook: RunID)
+    case beforeStartEnded(hook: RunID, result: HookResult)
     case quarantined(reason: String, trialIn: Duration?)
     case trialFailed(nextIn: Duration?)
     case pluginsOff(names: [String], retryIn: Duration)
@@ -56,6 +58,8 @@ package struct Occurrence: Hashable, Sendable {
     case .backingOff: "backing-off"
     case .repairStarted: "repair-started"
     case .repairEnded: "repair-ended"
+    case .beforeStart: "before-start"
+    case .beforeStartEnded: "before-start-ended"
     case .quarantined: "quarantined"
     case .trialFailed: "trial-failed"
     case .pluginsOff: "plugins-off"
@@ -136,6 +140,8 @@ extension Occurrence {
     case .backingOff(let delay, let next): return "next try in \(delay.description) (step \(next.rawValue))"
     case .repairStarted(_, let name, let attempt): return "repair \(name), round \(attempt)"
     case .repairEnded(_, let name, let result): return "repair \(name) \(result.description)"
+    case .beforeStart: return "before-start runs"
+    case .beforeStartEnded(_, let result): return "before-start \(result.description)"
     case .quarantined(let reason, let trial):
       return "quarantined: \(reason); " + (trial.map { "a trial in \($0.description)" } ?? "no trial by itself")
     case .trialFailed(let next):

@@ -8,6 +8,8 @@ package struct ServiceRecord: Hashable, Sendable {
   package var strikes = 0
   /// Restarts made on this step since it was entered; the delay grows with it.
   package var triesOnStep = 0
+  /// Times in a row that `before-start` has failed; the delay before the next try grows with it.
+  package var beforeStartFailures = 0
   /// Repair rounds since the last settled run.
   package var repairRounds = 0
   /// The latest deaths of settled runs, oldest first; at most `budget + 1`.

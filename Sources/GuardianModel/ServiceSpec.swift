@@ -54,6 +54,12 @@ package struct ProcessSpec: Hashable, Sendable {
   package var limits: [ResourceLimit] = []
   package var oomScoreAdjust: Int32?
   package var nice: Int32?
+  /// What it keeps of root's power beside its own user's; ascending, none twice.
+  package var capabilities: [Capability] = []
+  /// Names of sockets that the service manager passed to guardian, handed on in this order.
+  package var sockets: [String] = []
+  /// A program to run before each start, within `start-timeout`; empty: none.
+  package var beforeStart: [String] = []
   package var plugins: [PluginSpec] = []
 
   package init(command: [String]) { self.command = command }

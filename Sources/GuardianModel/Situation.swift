@@ -87,13 +87,15 @@ package struct LiveStop: Hashable, Sendable {
   }
 }
 
-/// A round of repairs that was under way.
+/// A round of repairs that was under way, or what runs before a start.
 package struct LiveRepair: Hashable, Sendable {
   package var attempt: Int
   /// The names of the repairs still to run, in order.
   package var queue: [String]
   package var hook: LiveHook?
   package var byOperator: Bool
+  /// Not nil: no repair, but `before-start` of a start of this kind.
+  package var beforeStart: RunKind?
   package init(attempt: Int, queue: [String], hook: LiveHook?, byOperator: Bool) {
     self.attempt = attempt
     self.queue = queue
@@ -117,7 +119,8 @@ package struct LiveHook: Hashable, Sendable {
   }
 }
 
-/// One line of the book of runs: every start of a main process or a repair has exactly one end with the same id.
+/// One line of the book of runs: every start of a main process, a repair or a `before-start` has exactly one end with the
+/// same id.
 package enum RunEntry: Hashable, Sendable {
   case opened(RunID, service: ServiceName, purpose: RunPurpose, at: WallTime)
   /// `madeUp`: nobody saw the end; it was concluded at guardian's next start.
@@ -127,6 +130,7 @@ package enum RunEntry: Hashable, Sendable {
 package enum RunPurpose: Hashable, Sendable {
   case main(RunKind)
   case repair(name: String)
+  case beforeStart
 }
 
 package enum RunOutcome: Hashable, Sendable {

@@ -287,11 +287,17 @@ final class KeptDescriptors {
   var notifySockets: [ServiceName: Int32] = [:]
   var readyPipes: [RunID: Int32] = [:]
   var streams: [RunID: Int32] = [:]
+  /// Of these more than one service may want a copy.
+  var sockets: [PassedSocket] = []
   static var none: KeptDescriptors { KeptDescriptors() }
 
-  /// One that the service manager has kept; what has no known name is of no use.
+  /// One that the service manager has kept for guardian, or has passed to it for a service.
   func take(_ name: String, _ number: Int32) {
-    if name.hasPrefix("notify-"), let service = ServiceName(String(name.dropFirst(7))), notifySockets[service] == nil {
+    guard name.hasPrefix("notify-") else {
+      sockets.append(PassedSocket(name: name, descriptor: number))
+      return
+    }
+    if let service = ServiceName(String(name.dropFirst(7))), notifySockets[service] == nil {
       notifySockets[service] = number
     } else {
       close(number)

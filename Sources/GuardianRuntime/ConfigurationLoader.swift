@@ -34,15 +34,21 @@ package struct ConfigurationLoader: Sendable {
   package var resolveUser: ResolveUser
   /// CAP_SYS_ADMIN is in the effective set.
   package var canHide: Bool
+  /// What guardian may give to its services; nil: everything.
+  package var capabilities: Set<Capability>?
+  /// Names of the sockets that were passed to guardian; nil: that is not known here.
+  package var sockets: [String]?
   package var trust: ConfigurationFiles.Trust
 
   package init(
     directory: String, resolveUser: @escaping ResolveUser, canHide: Bool,
-    trust: ConfigurationFiles.Trust = .current
+    capabilities: Set<Capability>? = nil, sockets: [String]? = nil, trust: ConfigurationFiles.Trust = .current
   ) {
     self.directory = directory
     self.resolveUser = resolveUser
     self.canHide = canHide
+    self.capabilities = capabilities
+    self.sockets = sockets
     self.trust = trust
   }
 
@@ -126,7 +132,7 @@ package struct ConfigurationLoader: Sendable {
         let found = Self.problem(path, use)
         paths["\(use) \(path)"] = .some(found)
         return found
-      }, canHide: canHide, ownUID: trust.uid)
+      }, canHide: canHide, ownUID: trust.uid, mayGive: { capabilities?.contains($0) ?? true }, passedSockets: sockets)
   }
 
   private static func problem(_ path: String, _ use: ConfigurationContext.PathUse) -> String? {

@@ -4,12 +4,13 @@ import GuardianCore
 import GuardianLinux
 import GuardianModel
 
-/// The programs that guardian runs for a purpose: repairs, whose end the ladder waits for, and notices, which nobody
-/// waits for.
+/// The programs that guardian runs for a purpose: repairs and what comes before a start, whose end the service waits for,
+/// and notices, which nobody waits for.
 final class HookTable {
   final class Hook {
     let request: HookRequest
     let service: ServiceID
+    /// Nil: the environment files are being read.
     var child: RunningChild?
     var strangersEnd: StrangersEnd?
     /// For notices only: the machine keeps the time of repairs.
@@ -43,7 +44,7 @@ final class HookTable {
 
   var isEmpty: Bool { hooks.isEmpty }
   /// Something is kept in memory alone that another program of guardian would not know of.
-  var cannotMove: Bool { !waiting.isEmpty || hooks.values.contains { $0.child?.isReporting ?? false } }
+  var cannotMove: Bool { !waiting.isEmpty || hooks.values.contains { $0.child?.isReporting ?? true } }
   var all: some Sequence<Hook> { hooks.values }
   func isHook(_ pid: Int32) -> Bool { byPid[pid] != nil }
 
@@ -51,10 +52,26 @@ final class HookTable {
     guard let spec else { return shell.post(service, .hookEnded(request.id, .aborted)) }
     let hook = Hook(request, service)
     hooks[request.id] = hook
-    if let failure = start(hook, spec) {
-      hooks[request.id] = nil
-      shell.post(service, .hookEnded(request.id, .notStarted(failure)))
+    let files = request.purpose == .beforeStart ? spec.process.environmentFiles : []
+    guard !files.isEmpty else { return launch(hook, spec, []) }
+    let accepted = shell.worker.submit({ EnvironmentFileReader.read(files) }) { [weak self] result in
+      guard let self, hooks[request.id] === hook else { return }
+      switch result {
+      case .success(let variables): launch(hook, spec, variables)
+      case .failure(let failure): end(hook, .notStarted(failure))
+      }
     }
+    if !accepted { end(hook, .notStarted(.slowDisk)) }
+  }
+
+  private func launch(_ hook: Hook, _ spec: ServiceSpec, _ fileEnvironment: [EnvironmentVariable]) {
+    if let failure = start(hook, spec, fileEnvironment) { end(hook, .notStarted(failure)) }
+  }
+
+  /// One that has no process.
+  private func end(_ hook: Hook, _ result: HookResult) {
+    hooks[hook.request.id] = nil
+    shell.post(hook.service, .hookEnded(hook.request.id, result))
   }
 
   /// One that an earlier guardian started.
@@ -89,7 +106,11 @@ final class HookTable {
     armTimer()
   }
 
-  func signal(_ id: RunID, _ signal: Signal) { hooks[id]?.child?.signalSet(signal, orphans: shell.orphans) }
+  func signal(_ id: RunID, _ signal: Signal) {
+    guard let hook = hooks[id] else { return }
+    guard let child = hook.child else { return end(hook, .aborted) }
+    child.signalSet(signal, orphans: shell.orphans)
+  }
 
   /// - Returns: False if the process is no hook.
   func ended(_ end: ChildReaper.Ended, orphans: Orphans) -> Bool {
@@ -103,7 +124,7 @@ final class HookTable {
       } else {
         switch end.status {
         case .code(0): .succeeded
-        case .code(125): .cannotRepair
+        case .code(125) where hook.request.purpose != .beforeStart: .cannotRepair
         case .code, .signal, .unseen: .failed(end.status)
         }
       }
@@ -126,7 +147,9 @@ final class HookTable {
   /// Guardian goes down: nobody waits for what is left.
   func endAll(_ signal: Signal) {
     waiting = []
-    for hook in hooks.values { hook.child?.signalSet(signal, orphans: shell.orphans) }
+    for hook in hooks.values {
+      if let child = hook.child { child.signalSet(signal, orphans: shell.orphans) } else { end(hook, .aborted) }
+    }
   }
 
   private func endLateNotices() {
@@ -148,7 +171,9 @@ final class HookTable {
   }
 
   /// Nil: it runs.
-  private func start(_ hook: Hook, _ spec: ServiceSpec) -> SpawnFailure? {
+  private func start(
+    _ hook: Hook, _ spec: ServiceSpec, _ fileEnvironment: [EnvironmentVariable] = []
+  ) -> SpawnFailure? {
     let request = hook.request
     let identity: Identity?
     var spawn: SpawnRequest
@@ -162,11 +187,23 @@ final class HookTable {
       spawn = SpawnRequest(command: ["/proc/self/exe", "--move-aside", path])
     }
     var environment = ChildEnvironment(user: identity ?? shell.ownIdentity, language: shell.language)
+    spawn.nice = shell.surroundings.nice
+    spawn.oomScoreAdjust = shell.surroundings.oomScoreAdjust
+    if request.purpose == .beforeStart {
+      // It prepares what the service will find, so it finds what the service finds.
+      let process = spec.process
+      environment.add(fileEnvironment)
+      environment.add(process.environment)
+      spawn.directory = process.directory
+      spawn.umask = process.umask
+      spawn.limits = process.limits
+      spawn.capabilities = process.capabilities
+      spawn.nice = process.nice ?? spawn.nice
+      spawn.oomScoreAdjust = process.oomScoreAdjust ?? spawn.oomScoreAdjust
+    }
     environment.describe(request)
     spawn.identity = identity
     spawn.softOpenFiles = shell.softOpenFiles
-    spawn.nice = shell.surroundings.nice
-    spawn.oomScoreAdjust = shell.surroundings.oomScoreAdjust
 
     // What a hook has to say is evidence, also where nobody wants the service's own words.
     let output = shell.output(spec.log == .none ? .automatic : spec.log, identifier: request.context.service.text)

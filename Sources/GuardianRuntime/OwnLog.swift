@@ -88,7 +88,9 @@ extension Occurrence.Kind {
     switch self {
     case .started(let run, _, _, _), .ready(let run), .settled(let run, _): run
     case .ended(let end): end.run
-    case .repairStarted(let hook, _, _), .repairEnded(let hook, _, _): hook
+    case .repairStarted(let hook, _, _), .repairEnded(let hook, _, _), .beforeStart(let hook),
+      .beforeStartEnded(let hook, _):
+      hook
     case .strike, .lateDeath, .escalated, .deescalated, .backingOff, .quarantined, .trialFailed, .pluginsOff,
       .pluginsOn, .pluginRetryFailed, .released, .held, .holdEnded, .reset, .requested, .stopped, .finished, .waiting,
       .observed, .stuck, .volatile, .resumed, .internalError:
@@ -102,10 +104,11 @@ extension Occurrence.Kind {
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
     case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .waiting, .observed, .volatile:
       .warning
+    case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning
     case .repairStarted, .repairEnded, .released, .held, .holdEnded, .reset, .requested, .pluginsOn, .deescalated,
       .resumed, .settled:
       .notice
-    case .started, .ready, .backingOff, .stopped, .finished: .info
+    case .started, .ready, .backingOff, .stopped, .finished, .beforeStart: .info
     }
   }
 
@@ -116,7 +119,8 @@ extension Occurrence.Kind {
     case .settled(_, let degraded): degraded ? "\u{1B}[35m" : "\u{1B}[32m"
     case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed: "\u{1B}[35m"
     case .ended, .strike, .lateDeath, .waiting, .observed, .volatile: "\u{1B}[33m"
-    case .started, .ready, .deescalated, .backingOff, .pluginsOn, .released, .held, .holdEnded, .reset, .requested,
+    case .beforeStartEnded(_, let result): result == .succeeded ? "" : "\u{1B}[33m"
+    case .started, .ready, .beforeStart, .deescalated, .backingOff, .pluginsOn, .released, .held, .holdEnded, .reset, .requested,
       .stopped, .finished, .resumed:
       ""
     }

@@ -206,6 +206,7 @@ private func run(
     let kept = KeptDescriptors.none
     for (name, number) in received { kept.take(name, number) }
     if let snapshot { kept.take(snapshot, &remembered) }
+    surroundings.sockets = Set(kept.sockets.map(\.name)).sorted()
     let shell = try Shell(
       surroundings, directories, log: log, store: store, remembered: remembered, kept: kept, faults: faults,
       takeOver: snapshot)

@@ -96,6 +96,13 @@ final class ServiceFacts {
   deinit { notifySource?.cancel() }
 }
 
+extension SpawnFailure {
+  /// The worker has too much to do.
+  static let slowDisk = SpawnFailure(
+    stage: .prepare, errno: EAGAIN, target: "", sentence: "cannot read environment files: the disk is too slow",
+    ownTrouble: true)
+}
+
 /// All runs: starts them, signals them, notices their readiness, words and ends.
 final class RunTable {
   unowned let shell: Shell
@@ -157,13 +164,7 @@ final class RunTable {
       case .failure(let failure): failed(run, failure)
       }
     }
-    if !accepted {
-      failed(
-        run,
-        SpawnFailure(
-          stage: .prepare, errno: EAGAIN, target: "", sentence: "cannot read environment files: the disk is too slow",
-          ownTrouble: true))
-    }
+    if !accepted { failed(run, .slowDisk) }
   }
 
   private static let givenUp = SpawnFailure(
@@ -181,6 +182,7 @@ final class RunTable {
     var spawn = SpawnRequest(command: spec.process.command + run.request.disabledPlugins.flatMap(\.arguments))
     spawn.identity = spec.process.identity
     spawn.directory = spec.process.directory
+    spawn.capabilities = spec.process.capabilities
     spawn.umask = spec.process.umask
     spawn.limits = spec.process.limits
     spawn.softOpenFiles = shell.softOpenFiles
@@ -200,6 +202,9 @@ final class RunTable {
         run.readyPipe = OwnedFD(adopting: pipe.read)
         writeEnd = OwnedFD(adopting: pipe.write)
         spawn.passed = [SpawnRequest.PassedDescriptor(target: number, source: pipe.write)]
+      }
+      if let failure = spawn.handOn(spec.process.sockets, of: shell.kept.sockets, ready: spec.ready, &environment) {
+        return failed(run, failure)
       }
       defer { _ = writeEnd.take() }
       let output = shell.output(spec.log, identifier: spec.name.text)

@@ -516,7 +516,7 @@ final class Shell {
             End(
               run: id, status: .unseen, cause: sameBoot ? .unknown : .host, crashClass: .unknown, at: now.wall,
               uptime: max(.zero, .nanoseconds(now.wall.nanoseconds.subtractingSaturating(at.nanoseconds)))))
-        case .repair: .hook(.failed(.unseen))
+        case .repair, .beforeStart: .hook(.failed(.unseen))
         }
       return .closed(id, service: service, outcome, at: now.wall, madeUp: true)
     }

@@ -15,6 +15,10 @@ struct Surroundings {
   /// unit gives it an OOM score of -900). Nil: they inherit. Getting worse needs no privilege.
   var nice: Int32?, oomScoreAdjust: Int32?
   var canHide = false
+  /// What guardian may give to its services.
+  var capabilities: Set<Capability> = []
+  /// Names of the sockets that it was passed; nil: this is no daemon.
+  var sockets: [String]?
   /// Orphans of services come to guardian.
   var isSubreaper = false
   /// Children that guardian had before it started anything: not its own, and never signalled.
@@ -36,6 +40,7 @@ struct Surroundings {
     }
     surroundings.language = environmentVariable("LANG")
     surroundings.canHide = Capabilities.canMount
+    surroundings.capabilities = Capabilities.permitted
     if getpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0) < 0 { surroundings.nice = 0 }
     // Better than 0 is written with a sign.
     if FileText.text("/proc/self/oom_score_adj")?.hasPrefix("-") == true { surroundings.oomScoreAdjust = 0 }
@@ -87,7 +92,7 @@ struct Surroundings {
         } catch {
           return .failure(ConfigurationContext.UserProblem(error.reason))
         }
-      }, canHide: canHide)
+      }, canHide: canHide, capabilities: capabilities, sockets: sockets)
   }
 
   /// What holds here, shown by `guardianctl version`.

@@ -26,6 +26,8 @@ package struct TakeOver: Hashable, Sendable {
   package var oldProgram: Int32?
   package var locks: [Held] = []
   package var listener: Held?
+  /// What the service manager passed to guardian, by name, in its order.
+  package var sockets: [PassedSocket] = []
   package var services: [Service] = []
   /// Orders that wait for an outcome, whether their client is still there or not.
   package var orders: [Order] = []
@@ -123,6 +125,7 @@ package struct TakeOver: Hashable, Sendable {
     for service in services {
       all += [service.notify?.descriptor, service.run?.readiness, service.run?.journal].compactMap { $0 }
     }
+    all += sockets.map(\.descriptor)
     return all + [listener?.descriptor, oldProgram].compactMap { $0 }
   }
 }
@@ -136,6 +139,7 @@ extension TakeOver {
     }
     for index in locks.indices { locks[index].descriptor = try map(locks[index].descriptor) }
     for index in clients.indices { clients[index].descriptor = try map(clients[index].descriptor) }
+    for index in sockets.indices { sockets[index].descriptor = try map(sockets[index].descriptor) }
     if let held = listener { listener?.descriptor = try map(held.descriptor) }
     // The way back needs the original only.
     oldProgram = nil
@@ -176,6 +180,7 @@ extension TakeOver {
     body.nested(10, host.fields)
     body.number(11, lastRequest)
     for argument in arguments { body.text(15, argument) }
+    for socket in sockets { body.nested(16, socket.fields) }
     body.number(12, at.monotonic.nanoseconds)
     body.number(13, at.boot.nanoseconds)
     body.number(14, at.wall.nanoseconds)
@@ -219,6 +224,7 @@ extension TakeOver {
       case 10: host = try Host(value)
       case 11: lastRequest = try number(value)
       case 15: arguments.append(text(value))
+      case 16: sockets.append(try PassedSocket(value))
       case 12: at.monotonic = Instant(nanoseconds: Int64(bitPattern: try number(value)))
       case 13: at.boot = BootInstant(nanoseconds: Int64(bitPattern: try number(value)))
       case 14: at.wall = WallTime(nanoseconds: Int64(bitPattern: try number(value)))
@@ -250,6 +256,26 @@ extension TakeOver.Held {
       }
     }
     guard descriptor >= 0, path.hasPrefix("/") else { throw TakeOverFault("the snapshot holds half an entry") }
+  }
+}
+
+extension PassedSocket {
+  fileprivate var fields: Fields {
+    var fields = Fields()
+    fields.text(1, name)
+    fields.number(2, descriptor)
+    return fields
+  }
+  fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
+    self.init(name: "", descriptor: -1)
+    try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
+      switch tag {
+      case 1: name = text(value)
+      case 2: descriptor = try GuardianRuntime.descriptor(value)
+      default: break
+      }
+    }
+    guard descriptor >= 0, !name.isEmpty else { throw TakeOverFault("the snapshot holds half a socket") }
   }
 }
 

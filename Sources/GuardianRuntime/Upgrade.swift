@@ -215,6 +215,7 @@ private func programPath(_ name: String) -> String {
 extension KeptDescriptors {
   /// What the snapshot holds by service and run. Its records are newer than those of a store that could not keep up.
   func take(_ snapshot: TakeOver, _ remembered: inout Store.Loaded) {
+    sockets = snapshot.sockets
     for service in snapshot.services {
       guard let name = ServiceName(service.name) else { continue }
       if let record = service.record.flatMap({ RecordCoding.decode($0) }) {
@@ -237,6 +238,7 @@ extension Shell {
     all.at = SystemClocks.now()
     all.arguments = Options.withoutTakeOver(Array(CommandLine.arguments.dropFirst()))
     all.program = Upgrade.program
+    all.sockets = kept.sockets
     all.locks = locks.map { TakeOver.Held(path: $0.path, descriptor: $0.descriptor) }
     let byService = Dictionary(runs.all.map { ($0.service, $0) }) { first, _ in first }
     for id in fleet.ids {

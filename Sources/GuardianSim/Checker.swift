@@ -634,7 +634,7 @@ struct Checker {
       try check(!models[index].mainAlive, index, now, "stopped or finished while alive")
       models[index].badSince = nil
       if case .finished = kind { models[index].finished = true }
-    case .reset, .started, .ready, .repairStarted, .repairEnded, .pluginsOff, .pluginsOn, .pluginRetryFailed, .held,
+    case .reset, .started, .ready, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded, .pluginsOff, .pluginsOn, .pluginRetryFailed, .held,
       .requested, .waiting, .observed, .stuck, .volatile, .resumed:
       break
     }

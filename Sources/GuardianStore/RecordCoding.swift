@@ -29,6 +29,7 @@ package enum RecordCoding {
     switch purpose {
     case .main(let kind): writer.string(1, kind.rawValue)
     case .repair(let name): writer.string(2, name)
+    case .beforeStart: writer.string(3, "")
     }
     return writer.bytes
   }
@@ -38,6 +39,7 @@ package enum RecordCoding {
     switch field.tag {
     case 1: return RunKind(rawValue: text).map { .main($0) }
     case 2: return .repair(name: text)
+    case 3: return .beforeStart
     default: return nil
     }
   }
@@ -136,6 +138,7 @@ extension FieldWriter {
     count(17, record.hostLosses)
     if !record.reason.isEmpty { string(18, record.reason) }
     if record.processHash != 0 { unsigned(19, record.processHash) }
+    count(30, record.beforeStartFailures)
   }
 
   private mutating func write(_ situation: Situation) {
@@ -219,6 +222,7 @@ extension FieldWriter {
       }
     }
     flag(4, repair.byOperator)
+    if let kind = repair.beforeStart { string(5, kind.rawValue) }
   }
 
   fileprivate mutating func write(_ end: End) {
@@ -341,6 +345,7 @@ extension FieldReader {
       case 17: record.hostLosses = try field.count()
       case 18: record.reason = try field.string()
       case 19: record.processHash = try field.unsigned()
+      case 30: record.beforeStartFailures = try field.count()
       case endTag: complete = true
       default: break
       }
@@ -550,6 +555,7 @@ extension FieldReader {
       case 2: repair.queue.append(try field.string())
       case 3: repair.hook = try inner.liveHook()
       case 4: repair.byOperator = try field.flag()
+      case 5: repair.beforeStart = try field.word()
       default: break
       }
     }

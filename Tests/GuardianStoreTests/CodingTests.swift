@@ -95,13 +95,15 @@ struct Maker {
       death: maybe { $0.death() }, thenStart: flag())
   }
   mutating func liveRepair() -> LiveRepair {
-    LiveRepair(
+    var repair = LiveRepair(
       attempt: count(), queue: list { $0.text() },
       hook: maybe { maker in
         LiveHook(
           id: maker.run(), name: maker.text(), process: maker.maybe { $0.process() }, until: maker.instant())
       },
       byOperator: flag())
+    repair.beforeStart = maybe { $0.kind() }
+    return repair
   }
   mutating func situation() -> Situation {
     switch Int.random(in: 0..<8, using: &random) {
@@ -142,6 +144,7 @@ struct Maker {
     record.hostLosses = count()
     record.reason = text()
     record.processHash = maybe { $0.random.next() } ?? 0
+    record.beforeStartFailures = count()
     return record
   }
 }
@@ -156,14 +159,14 @@ struct Maker {
 
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
-  #expect(Mirror(reflecting: ServiceRecord()).children.count == 19)
+  #expect(Mirror(reflecting: ServiceRecord()).children.count == 20)
   #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 14)
 }
 
 @Test func `purposes and outcomes of runs read back as they were written`() {
   var maker = Maker(seed: 2)
   for _ in 0..<1000 {
-    let purpose: RunPurpose = maker.flag() ? .main(maker.kind()) : .repair(name: maker.text())
+    let purpose: RunPurpose = maker.pick([.main(maker.kind()), .repair(name: maker.text()), .beforeStart])
     #expect(RecordCoding.purpose(RecordCoding.encode(purpose)) == purpose)
     let outcome: RunOutcome = maker.pick([.ended(maker.end()), .hook(maker.hookResult()), .notBegun])
     #expect(RecordCoding.outcome(RecordCoding.encode(outcome)) == outcome)

@@ -51,6 +51,9 @@ int guardian_is_subreaper(void);
 /// 1 if this thread has CAP_SYS_ADMIN in effect, 0 if not, or -errno. capget(2).
 int guardian_may_mount(void);
 
+/// The capabilities that are permitted to this thread, as bits by number; 0 where the kernel does not tell. capget(2).
+uint64_t guardian_permitted_capabilities(void);
+
 /// Whether `path` lies on a mount that executes nothing: 1, 0 or -errno. statvfs(3).
 int guardian_is_noexec(const char *_Nonnull path);
 

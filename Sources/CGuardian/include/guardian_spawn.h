@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/// Where a start failed, in the order in which the child takes the stages. GuardianModel's `SpawnFailure.Stage` has the
+/// Where a start failed, mostly in the order in which the child takes the stages. GuardianModel's `SpawnFailure.Stage` has the
 /// same raw values.
 enum guardian_stage {
   GUARDIAN_STAGE_CLONE = 1,
@@ -18,6 +18,8 @@ enum guardian_stage {
   GUARDIAN_STAGE_UMASK,
   GUARDIAN_STAGE_DIRECTORY,
   GUARDIAN_STAGE_EXEC,
+  // 13 is a stage before the child. Numbers are kept on disk, so that what comes later has the next one.
+  GUARDIAN_STAGE_CAPABILITIES = 14,
 };
 
 /// `source` is a descriptor of the caller, `target` its number in the child.
@@ -77,7 +79,13 @@ struct guardian_spawn_request {
   /// Room for `group_count` + 1, in which the child reads its groups back.
   gid_t *_Nullable group_room;
 
+  /// Ambient, as bits by number, beside what `uid` has by itself; 0 leaves capabilities to the kernel's rules.
+  uint64_t capabilities;
+
   int keep_sigpipe_ignored;
+
+  /// Room for ten digits and a NUL within a string of `envp`, where the child writes its own pid.
+  char *_Nullable own_pid;
 
   /// Shared memory; the run to be written into it.
   volatile struct guardian_birth_mark *_Nullable mark;
