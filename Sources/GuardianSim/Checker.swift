@@ -66,6 +66,8 @@ struct Checker {
 
     var hook: RunID?
     var hookSince: Nanoseconds = 0
+    /// The hook is `before-start`; it has succeeded since the last start; it has failed.
+    var hookPrepares = false, prepared = false, preparationFailed = false
 
     // Seen in this turn.
     var strikeSeen: (step: Step, count: Int, allowed: Int)?
@@ -140,7 +142,12 @@ struct Checker {
     case .hookEnded(let hook, let result):
       guard models[index].hook == hook else { return }
       models[index].hook = nil
-      if result == .cannotRepair { models[index].mayQuarantine = true }
+      if models[index].hookPrepares {
+        models[index].prepared = result == .succeeded
+        models[index].preparationFailed = result != .succeeded
+      } else if result == .cannotRepair {
+        models[index].mayQuarantine = true
+      }
     case .ready(let run), .checksPassed(let run):
       guard models[index].run == run, models[index].mainAlive, models[index].windowFrom == nil else { return }
       models[index].windowFrom = now
@@ -388,8 +395,17 @@ struct Checker {
     case .runHook(let hook):
       try check(models[index].hook == nil, index, now, "two hooks at once")
       try check(!models[index].setAlive, index, now, "a repair while the run's set is not empty")
-      try check(models[index].spec.mode == .enforce, index, now, "a repair in observe mode")
-      try check(!isHeld(index, boot: boot), index, now, "a repair while held")
+      models[index].hookPrepares = hook.purpose == .beforeStart
+      models[index].prepared = false
+      models[index].preparationFailed = false
+      if models[index].hookPrepares {
+        // It belongs to the start, also to one that an operator asks for.
+        try check(!isHeld(index, boot: boot) || models[index].permit, index, now, "before-start while held")
+        models[index].trialByOperator = models[index].permit
+      } else {
+        try check(models[index].spec.mode == .enforce, index, now, "a repair in observe mode")
+        try check(!isHeld(index, boot: boot), index, now, "a repair while held")
+      }
       try check(models[index].wanted != .down && !shuttingDown, index, now, "a repair of a service that is not wanted")
       try checkDelay(index, now: now)
       models[index].hook = hook.id
@@ -447,6 +463,11 @@ struct Checker {
     try check(models[index].wanted != .down, index, now, "spawned while wanted down")
     try check(!isHeld(index, boot: boot) || models[index].permit, index, now, "spawned while held")
     try check(request.run != models[index].run, index, now, "a run id used twice")
+    try check(
+      request.spec.process.beforeStart.isEmpty || models[index].prepared, index, now,
+      "started without a before-start that has succeeded")
+    models[index].prepared = false
+    models[index].preparationFailed = false
     try checkDelay(index, now: now)
 
     if request.kind == .ordinary {
@@ -589,7 +610,8 @@ struct Checker {
       if models[index].verdict == nil { deaths.append(index) }
     case .trialFailed(let next):
       models[index].trialFailedSeen = true
-      try check(models[index].kind == .trial, index, now, "a trial failed that was none")
+      try check(
+        models[index].kind == .trial || models[index].preparationFailed, index, now, "a trial failed that was none")
       models[index].trialNotBefore = next.map { boot + $0.nanoseconds }
       // An operator's trial changes no delay: what is left of the present one runs on.
       if !models[index].trialByOperator {
@@ -660,6 +682,8 @@ struct Checker {
     let most = base(max(models[index].tries, models[index].triesMost) + 2) * (1 + backoff.jitter) + 2
     let least = base(1) - 2
     let given = Double(delay.nanoseconds)
+    // However short the delays are, a before-start that has failed is not run again at once.
+    if !models[index].spec.process.beforeStart.isEmpty, delay == .milliseconds(100) { return }
     try check(
       given <= most && given >= least, index, now,
       "a delay of \(delay.description) on try \(models[index].tries + 1) of a step")
@@ -713,7 +737,9 @@ struct Checker {
     if models[index].death != nil, !models[index].setAlive, !models[index].spawnSeen {
       try check(models[index].endRecords == 1, index, now, "a death, recorded \(models[index].endRecords) times")
     }
-    if case .late = verdict, models[index].heldUntil == nil, !models[index].mayBeFresh {
+    if case .late = verdict, models[index].heldUntil == nil, !models[index].mayBeFresh,
+      models[index].spec.process.beforeStart.isEmpty
+    {
       try check(models[index].spawnSeen, index, now, "a late death within the budget, and no restart at once")
     }
     models[index].verdict = nil
@@ -816,8 +842,10 @@ struct Checker {
   /// The longest that a service, left alone by faults and operators, may take to settle, finish or be given up.
   func bound(_ spec: ServiceSpec) -> Nanoseconds {
     let strikes = max(7, Step.allCases.reduce(0) { $0 + Self.allowed(spec, on: $1) })
+    // What runs before a start has the time of a start, and TERM and KILL after that.
+    let preparation = spec.process.beforeStart.isEmpty ? 0 : spec.startTimeout.nanoseconds + 15 * second
     let oneTry =
-      spec.startTimeout.nanoseconds + spec.startupWindow.nanoseconds + 2 * spec.stop.timeout.nanoseconds + 5 * second
+      preparation + spec.startTimeout.nanoseconds + spec.startupWindow.nanoseconds + 2 * spec.stop.timeout.nanoseconds + 5 * second
     let hooks = spec.repairs.reduce(0) { $0 + $1.timeout.nanoseconds + 15 * second } * Int64(spec.escalation.repair)
     var delays: Nanoseconds = 0
     var delay = Double(spec.backoff.first.nanoseconds)

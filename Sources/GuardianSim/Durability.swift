@@ -85,6 +85,7 @@ package struct DurabilityWorld {
         spec.quarantine.retryAfter = .seconds(20)
         if number % 3 == 0 { spec.ready = .notify }
       }
+      if number % 5 == 0 { spec.process.beforeStart = ["/bin/prepare"] }
       specs.append(spec)
     }
     comeUp(sameBoot: true, mark: now)

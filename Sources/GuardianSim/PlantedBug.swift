@@ -21,6 +21,8 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case impatience
   /// What a run leaves behind is declared gone before it is.
   case emptiedTooSoon = "emptied-too-soon"
+  /// The failure of what runs before a start is taken for success.
+  case unpreparedStart = "unprepared-start"
 }
 
 /// The fleet under test, with or without a planted bug. Without one it adds nothing.
@@ -29,6 +31,7 @@ struct Subject {
   let bug: PlantedBug?
   private var count = 0
   private var lastSpawn: [ServiceID: StartRequest] = [:]
+  private var preparing: Set<RunID> = []
 
   init(fleet: Fleet, bug: PlantedBug?) {
     self.fleet = fleet
@@ -48,6 +51,8 @@ struct Subject {
       if once(in: 50) { return }
     case (.forgottenStrikes, .ended):
       if once(in: 5) { fleet.order(Command(.reset, by: "nobody"), for: id, request: nil, wait: false, now: now) }
+    case (.unpreparedStart, .hookEnded(let hook, _)) where preparing.remove(hook) != nil:
+      return fleet.handle(.hookEnded(hook, .succeeded), for: id, now: now)
     case (.emptiedTooSoon, .ended(let run, let death)) where death.leftovers > 0:
       fleet.handle(event, for: id, now: now)
       fleet.handle(.emptied(run), for: id, now: now)
@@ -68,6 +73,8 @@ struct Subject {
     for item in output {
       switch (bug, item) {
       case (.unsavedStart, .act(let id, .save(_, let ticket))): fleet.handle(.saved(ticket), for: id, now: now)
+      case (.unpreparedStart, .act(_, .runHook(let hook))):
+        if hook.purpose == .beforeStart { preparing.insert(hook.id) }
       case (.doubleSpawn, .act(_, .spawn)):
         if once(in: 100) { changed.append(item) }
       case (.restartInQuarantine, .act(let id, .spawn(let request))): lastSpawn[id] = request

@@ -219,6 +219,7 @@ struct SpecMaker {
       plugin.environment = [EnvironmentVariable("PLUGIN\(index)", "off")]
       spec.process.plugins.append(plugin)
     }
+    if dice.chance(150) { spec.process.beforeStart = ["/bin/prepare"] }
     spec.plugins.retryAfter = .seconds(dice.pick([900, 3600, 86400]))
     switch dice.below(4) {
     case 0: spec.quarantine.retryAfter = .seconds(120)

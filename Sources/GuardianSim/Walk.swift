@@ -62,6 +62,8 @@ package struct Walk {
     var main = Main.none
     var run: RunID?, older: RunID?
     var hook: RunID?
+    /// The hook is `before-start`; it has succeeded since the last start.
+    var hookPrepares = false, prepared = false
     var saves: [Ticket] = []
     var look: RunID?
     var watched = false
@@ -261,7 +263,9 @@ package struct Walk {
       case .spawnFailed: node.around.main = .none
       case .ended(let run, _) where run == node.around.run: node.around.main = .leftovers
       case .emptied: node.around.main = .none
-      case .hookEnded: node.around.hook = nil
+      case .hookEnded(_, let result):
+        node.around.hook = nil
+        if node.around.hookPrepares { node.around.prepared = result == .succeeded }
       case .looked: node.around.look = nil
       default: break
       }
@@ -297,6 +301,9 @@ package struct Walk {
     case .spawn(let request):
       try check(node.around.main == .none, "a second run")
       try check(node.around.hook == nil, "a start while a hook runs")
+      try check(
+        request.spec.process.beforeStart.isEmpty || node.around.prepared, "a start that before-start has not prepared")
+      node.around.prepared = false
       try check(machine.record.wanted == .up, "a start of what is not wanted")
       try check(!machine.shuttingDown && !machine.removed, "a start while going down")
       try check(request.run != node.around.run, "a run id used twice")
@@ -315,6 +322,8 @@ package struct Walk {
       try check(node.around.hook == nil, "two hooks at once")
       try check(node.around.main == .none, "a repair while a run lives")
       node.around.hook = hook.id
+      node.around.hookPrepares = hook.purpose == .beforeStart
+      node.around.prepared = false
     case .signalHook(let hook, _): try check(node.around.hook == hook, "a signal to a hook that is not there")
     case .save(_, let ticket):
       try check(ticket > node.around.saves.last ?? .none, "tickets do not rise")
@@ -435,6 +444,7 @@ package struct Walk {
       key.thenStart = stop.thenStart
     case .repairing(let repair):
       key.queue = repair.queue.count
+      key.kind = repair.beforeStart
       switch repair.outcome {
       case .start: key.outcome = 0
       case .startFresh: key.outcome = 1

@@ -60,6 +60,8 @@ package struct World {
     var serial: UInt32
     var request: RunID
     var index: Int
+    /// It is `before-start`.
+    var prepares = false
     var ignoresTerm = false
     var killedBy: Signal?
   }
@@ -445,6 +447,10 @@ package struct World {
     let hook = places[place].hooks.remove(at: at)
     var result: HookResult
     switch dice.below(100) {
+    case _ where hook.prepares && !faults: result = .succeeded
+    case 60..<70 where hook.prepares:
+      result = .notStarted(
+        SpawnFailure(stage: .clone, errno: 11, target: "/bin/prepare", sentence: "too many", ownTrouble: true))
     case 0..<60: result = .succeeded
     case 60..<62 where faults: result = .cannotRepair
     case 60..<90: result = .failed(.code(1))
@@ -453,7 +459,7 @@ package struct World {
       result = .notStarted(SpawnFailure(stage: .exec, errno: 13, target: "/bin/repair", sentence: "cannot run it"))
     }
     if let signal = hook.killedBy { result = .failed(.signal(signal, core: false)) }
-    if result == .succeeded, hook.index == places[place].program.cure, places[place].program.behaviour != .fickle {
+    if result == .succeeded, !hook.prepares, hook.index == places[place].program.cure, places[place].program.behaviour != .fickle {
       places[place].program.repaired = true
     }
     deliver(.hookEnded(hook.request, result), to: place)
@@ -567,9 +573,11 @@ package struct World {
       if case .repair(let name) = request.purpose {
         index = places[place].spec.repairs.firstIndex { $0.name == name } ?? 0
       }
-      let hangs = dice.chance(150)
+      let prepares = request.purpose == .beforeStart
+      let hangs = dice.chance(150) && (faults || !prepares)
       places[place].hooks.append(
-        Hook(serial: nextSerial, request: request.id, index: index, ignoresTerm: dice.chance(300)))
+        Hook(
+          serial: nextSerial, request: request.id, index: index, prepares: prepares, ignoresTerm: dice.chance(300)))
       if !hangs { queue.add(.hookEnds(place: place, nextSerial), at: monotonic + dice.gap(mean: 2 * second)) }
       queue.add(
         .hookIsOverdue(place: place, request.id), at: monotonic + request.timeout.nanoseconds + 45 * second)

@@ -3,7 +3,7 @@ import GuardianSim
 import Testing
 
 @Suite struct `a walk over all that one machine can come to` {
-  @Test(arguments: ["everything", "no repairs, no plugins", "task", "on-crash", "observe", "ready: none"])
+  @Test(arguments: ["everything", "no repairs, no plugins", "task", "on-crash", "observe", "ready: none", "before-start"])
   func `meets no broken rule, and good fortune leads from everywhere to a settled service`(_ variant: String) throws {
     let spec = Walk.spec {
       switch variant {
@@ -17,6 +17,7 @@ import Testing
       case "on-crash": $0.restart = .onCrash
       case "observe": $0.mode = .observe
       case "ready: none": $0.ready = .none
+      case "before-start": $0.process.beforeStart = ["/bin/prepare"]
       default: break
       }
     }
@@ -33,5 +34,6 @@ import Testing
     try Walk.wander(#require(Walk.spec()), seed: seed, steps: 4000)
     try Walk.wander(#require(Walk.spec { $0.ready = .none }), seed: seed, steps: 2000)
     try Walk.wander(#require(Walk.spec { $0.kind = .task }), seed: seed, steps: 2000)
+    try Walk.wander(#require(Walk.spec { $0.process.beforeStart = ["/bin/prepare"] }), seed: seed, steps: 3000)
   }
 }

@@ -49,6 +49,7 @@ import Testing
     Case(bug: .forgottenStrikes, says: ["by the deaths"]),
     Case(bug: .lostAnswer, says: ["unanswered"]),
     Case(bug: .impatience, says: ["before its delay is over", "settled", "came down", "too early"]),
+    Case(bug: .unpreparedStart, says: ["without a before-start"]),
     Case(bug: .emptiedTooSoon, says: ["processes of the run before are left", "is left"]),
   ])
   func `catches a bug planted on purpose within a few seeds`(_ c: Case) {
@@ -69,6 +70,6 @@ import Testing
 
   @Test func `knows every planted bug by a name for the command line`() {
     for bug in PlantedBug.allCases { #expect(PlantedBug(rawValue: bug.rawValue) == bug) }
-    #expect(PlantedBug.allCases.count == 9)
+    #expect(PlantedBug.allCases.count == 10)
   }
 }
