@@ -10,6 +10,8 @@ package enum Action: Hashable, Sendable {
   case signal(RunID, Signal)
   /// To all that is left of the run's set, main process included. `emptied` follows when nothing is left.
   case signalSet(RunID, Signal)
+  /// To the run's main process, which is to read its configuration again. As `signal`, but nothing that ends it.
+  case reload(RunID, Signal)
   /// Is the run's main process at work? Answered by `looked`, asked when the startup window is over: a process that is
   /// writing its core dump has died, though nobody has seen its end, and one that is stopped has not proved anything.
   case look(RunID)

@@ -21,8 +21,18 @@ package enum ServiceEvent: Hashable, Sendable {
   case watchdogPinged(RunID)
   /// WATCHDOG=trigger.
   case watchdogTriggered(RunID)
-  /// EXTEND_TIMEOUT_USEC, already capped by the shell.
+  /// EXTEND_TIMEOUT_USEC; how far it goes is the machine's to say.
   case timeoutExtended(RunID, Duration)
+  /// READY=1 of a run that tells its readiness otherwise: it ends a reload, and is nothing else.
+  case readyAgain(RunID)
+  /// RELOADING=1, and when it began by its own MONOTONIC_USEC.
+  case reloading(RunID, stamp: Instant?)
+  /// STOPPING=1.
+  case leaving(RunID)
+  /// WATCHDOG_USEC.
+  case watchdogSet(RunID, Duration)
+  /// MAINPID, proved to be in the run's set: from now on this process's end is told by `ended`.
+  case mainMoved(RunID, ProcessIdentity)
   /// The main process is gone. Comes once.
   case ended(RunID, Death)
   /// Nothing of the run's set is left. Comes once, after `ended`; at once where nothing was left over.
@@ -68,7 +78,7 @@ package enum Liveness: Hashable, Sendable {
 
 package struct Command: Hashable, Sendable {
   package enum Verb: Hashable, Sendable {
-    case start, restart, release, reset
+    case start, restart, release, reset, reload
     case stop(untilBoot: Bool)
     /// Zero ends a hold.
     case hold(Duration)
@@ -79,6 +89,7 @@ package struct Command: Hashable, Sendable {
       case .restart: "restart"
       case .release: "release"
       case .reset: "reset"
+      case .reload: "reload"
       case .stop: "stop"
       case .hold: "hold"
       }

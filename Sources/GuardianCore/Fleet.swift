@@ -48,6 +48,7 @@ package struct Fleet: Sendable {
       case durable(Answer)
       case ready(note: String)
       case stopped(note: String)
+      case reloaded(note: String, after: Int)
     }
   }
 
@@ -85,7 +86,7 @@ package struct Fleet: Sendable {
   }
 
   /// What the shell has to look for, and to answer for with `adopted`, `ended` and `emptied`, `hookAdopted` or
-  /// `hookEnded`: at most one, for a service that has just been added.
+  /// `hookEnded`: a run or a hook, or a run and the command of its reload, for a service that has just been added.
   package func adoptees(of id: ServiceID) -> [Adoptee] { machine(id.index)?.adoptees ?? [] }
 
   /// Guardian does not trust itself: restarts go on, repairs, safe mode and quarantine are only logged.
@@ -159,6 +160,8 @@ package struct Fleet: Sendable {
       case .inVain(let reason): .durable(.failed(reason: reason))
       case .ready(let note): wait ? .ready(note: note) : .durable(.done(note: note))
       case .stopped(let note): wait ? .stopped(note: note) : .durable(.done(note: note))
+      case .reloaded(let note, let after):
+        wait ? .reloaded(note: note, after: after) : .durable(.done(note: note))
       }
     waiters[id.index, default: []].append(Waiter(request: request, goal: goal, ticket: machine.issued))
     if case .ready = expectation, wait, case .quarantined = machine.phase {
@@ -288,7 +291,16 @@ package struct Fleet: Sendable {
         case (.stopped(let note), .stopped): list[place].goal = .durable(.done(note: note))
         case (.stopped, .ready): list[place].goal = .durable(.failed(reason: "started by another order"))
         case (.stopped, .overtaken): list[place].goal = .durable(.failed(reason: "started by another order"))
-        case (.stopped, .failed), (.ready, .overtaken), (.durable, _), (_, .forgotten): break
+        case (.reloaded(let note, let after), .reloaded(let failure)):
+          if after > 0 {
+            list[place].goal = .reloaded(note: note, after: after - 1)
+          } else {
+            list[place].goal = .durable(failure.map { .failed(reason: $0) } ?? .done(note: note))
+          }
+        case (.reloaded, .reloadsOver(let why)): list[place].goal = .durable(.failed(reason: why))
+        case (.stopped, .failed), (.ready, .overtaken), (.durable, _), (_, .forgotten), (_, .reloaded),
+          (_, .reloadsOver), (.reloaded, _):
+          break
         }
       }
     }
@@ -305,6 +317,7 @@ package struct Fleet: Sendable {
     package enum Goal: Hashable, Sendable {
       case ready(note: String)
       case stopped(note: String)
+      case reloaded(note: String, after: Int)
       /// It has come; only the record of it was awaited.
       case come(Answer)
     }
@@ -326,6 +339,7 @@ package struct Fleet: Sendable {
           case .durable(let answer): .come(answer)
           case .ready(let note): .ready(note: note)
           case .stopped(let note): .stopped(note: note)
+          case .reloaded(let note, let after): .reloaded(note: note, after: after)
           }
         return Waiting(request: waiter.request, service: ServiceID(index), goal: goal)
       }
@@ -339,6 +353,7 @@ package struct Fleet: Sendable {
       case .come(let answer): .durable(answer)
       case .ready(let note): .ready(note: note)
       case .stopped(let note): .stopped(note: note)
+      case .reloaded(let note, let after): .reloaded(note: note, after: after)
       }
     guard machine(waiting.service.index) != nil else {
       return output.append(.answer(waiting.request, .failed(reason: "the service was removed")))

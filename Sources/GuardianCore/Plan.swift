@@ -94,7 +94,7 @@ private struct Forecast {
     case .record(let occurrence): write(occurrence)
     case .look(let run): pending.append(.looked(run, .alive))
     case .forget: over = true
-    case .signal, .signalSet, .signalHook, .notify, .watch, .enter: break
+    case .signal, .signalSet, .signalHook, .notify, .watch, .enter, .reload: break
     }
   }
 
@@ -156,8 +156,10 @@ private struct Forecast {
     case .finished: action = "finish"
     case .waiting: action = "wait"
     case .observed: action = "observe"
-    case .ready, .settled, .ended, .deescalated, .backingOff, .repairEnded, .beforeStartEnded, .held, .reset, .requested, .stopped, .stuck,
-      .volatile, .resumed, .internalError:
+    case .ready, .settled, .ended, .deescalated, .backingOff, .repairEnded, .beforeStartEnded, .held, .reset,
+      .requested, .stopped, .stuck, .volatile, .resumed, .internalError:
+      return
+    case .reloading, .reloaded, .reloadFailed, .leaving, .watchdogSet, .mainMoved:
       return
     }
     guard entries.count < Self.lines else { return }

@@ -41,6 +41,7 @@ extension ServiceMachine {
         note(.stuck(pids: max(1, stop.death?.leftovers ?? 1), since: waited), &turn)
       }
     } else {
+      if case .leaving = stop.purpose { stop.purpose = .fault(.watchdog) }
       stop.killedAt = turn.now.monotonic
     }
     stop.killAt = turn.now.monotonic + Self.killAgain
@@ -95,7 +96,7 @@ extension ServiceMachine {
     case .order, .restart:
       (cause, ordered) = (interrupted && death.status == .unseen ? .host : causeOfOrderedEnd(death), true)
     case .fault(let why): (cause, ordered) = (why, false)
-    case .death: (cause, ordered) = (GuardianCore.cause(of: death), false)
+    case .death, .leaving: (cause, ordered) = (GuardianCore.cause(of: death), false)
     }
     var end = End(
       run: id, status: death.status, cause: cause,

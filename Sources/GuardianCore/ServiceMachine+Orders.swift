@@ -9,6 +9,8 @@ extension ServiceMachine {
     case accepted(note: String)
     case ready(note: String)
     case stopped(note: String)
+    /// Until a reload is over, and `after` others before it.
+    case reloaded(note: String, after: Int)
     /// The wish cannot come true any more, and whoever asks must not be told that it has.
     case inVain(reason: String)
   }
@@ -24,13 +26,14 @@ extension ServiceMachine {
       case .restart: orderRestart(by: command.by, &turn)
       case .release: orderRelease(by: command.by, &turn)
       case .reset: orderReset(by: command.by, &turn)
+      case .reload: orderReload(&turn)
       case .hold(let time): orderHold(time, by: command.by, &turn)
       }
     finish(turn: &turn, phaseBefore: before)
     return expectation
   }
 
-  private var goingDown: String {
+  var goingDown: String {
     removed ? "its definition is gone, so it is being stopped for good" : "guardian is going down"
   }
 
@@ -68,7 +71,7 @@ extension ServiceMachine {
       switch stop.purpose {
       case .order: stop.purpose = .restart
       case .restart: break
-      case .fault, .death: stop.thenStart = true
+      case .fault, .death, .leaving: stop.thenStart = true
       }
       phase = .stopping(run, stop)
       return .ready(note: "after it has stopped")

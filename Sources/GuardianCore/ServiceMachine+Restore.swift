@@ -24,6 +24,8 @@ package struct Adoptee: Hashable, Sendable {
   /// A restart at once is spawned before it is written down. Where a process of this id lives, the answers to the run
   /// itself lead to a `spawn` with this id, and what is already there is to be taken for its outcome.
   package var successor: RunID?
+  /// The process that the run began with, where `process` has become its main process later.
+  package var leader: ProcessIdentity?
   package var work: Work
   package enum Work: Hashable, Sendable {
     case main(StartRequest)
@@ -41,12 +43,28 @@ extension ServiceMachine {
     case .stopped: .stopped
     case .finished: .finished
     case .waiting(let retryAt, let delay, let kind): .waiting(until: retryAt, delay: delay, kind: kind)
-    case .starting(let run), .running(let run): .living(Self.live(run))
+    case .starting(let run), .running(let run): .living(living(run))
     case .backingOff(let until, let next): .backingOff(until: until, acts: next == .act)
     case .repairing(let repair): .repairing(Self.live(repair))
     case .stopping(let run, let stop): .stopping(Self.live(run), Self.live(stop))
     case .quarantined: .quarantined
     }
+  }
+
+  private func living(_ run: Run) -> LiveRun {
+    var live = Self.live(run)
+    live.reloadFailure = reloadFailure
+    guard let reload else { return live }
+    var now = LiveReload(ordered: reload.ordered, since: reload.since, until: reload.until)
+    now.hook = reload.hook?.id
+    now.process = reload.hook?.process
+    now.failure = reload.failure
+    now.announced = reload.announced
+    now.answered = reload.answered
+    now.quietUntil = reload.quietUntil
+    now.again = reload.again
+    live.reload = now
+    return live
   }
 
   private static func live(_ run: Run) -> LiveRun {
@@ -62,6 +80,7 @@ extension ServiceMachine {
     live.deescalatesAt = run.deescalatesAt
     live.byOperator = run.byOperator
     live.successor = run.successor
+    live.leader = run.leader
     return live
   }
 
@@ -72,6 +91,7 @@ extension ServiceMachine {
       case .restart: .restart
       case .fault(let cause): .fault(cause.name)
       case .death: .death
+      case .leaving: .leaving
       }
     return LiveStop(
       purpose: purpose, killAt: stop.killAt, killed: stop.killedAt != nil, death: stop.death, thenStart: stop.thenStart)
@@ -186,6 +206,7 @@ extension ServiceMachine {
       guard !sameBoot else {
         let run = Self.run(live)
         phase = live.wasReady ? .running(run) : .starting(run)
+        takeUpReload(live)
         return
       }
       wentDownWithTheHost(live, &turn)
@@ -197,8 +218,9 @@ extension ServiceMachine {
         return
       }
       switch stop.purpose {
-      case .fault where stop.death == nil, .death where stop.death == nil: return wentDownWithTheHost(live, &turn)
-      case .fault, .death, .order, .restart: break
+      case .fault where stop.death == nil, .death where stop.death == nil, .leaving where stop.death == nil:
+        return wentDownWithTheHost(live, &turn)
+      case .fault, .death, .leaving, .order, .restart: break
       }
       // The end was seen and has not been judged, or was asked for.
       run.stage = .up
@@ -209,6 +231,19 @@ extension ServiceMachine {
       phase = .stopping(run, stop)
     case .repairing(let live): takeUp(live, sameBoot: sameBoot, &turn)
     }
+  }
+
+  private mutating func takeUpReload(_ live: LiveRun) {
+    reloadFailure = live.reloadFailure
+    guard let left = live.reload, live.wasReady else { return }
+    var reload = Reload(run: live.id, ordered: left.ordered, since: left.since, until: left.until)
+    reload.hook = left.hook.map { Reload.Hook(id: $0, process: left.process, stage: .adopting) }
+    reload.failure = left.failure
+    reload.announced = left.announced
+    reload.answered = left.answered
+    reload.quietUntil = left.quietUntil
+    reload.again = left.again
+    self.reload = reload
   }
 
   private mutating func takeUp(_ live: LiveRepair, sameBoot: Bool, _ turn: inout Turn) {
@@ -260,6 +295,7 @@ extension ServiceMachine {
     run.deescalatesAt = live.deescalatesAt
     run.byOperator = live.byOperator
     run.successor = live.successor
+    run.leader = live.leader
     return run
   }
 
@@ -273,6 +309,7 @@ extension ServiceMachine {
       case .fault(Cause.check.name): .fault(.check)
       case .fault: .fault(.unknown)
       case .death: .death
+      case .leaving: .leaving
       }
     var stop = Stop(purpose: purpose, killAt: live.killAt)
     stop.killedAt = live.killed ? now.monotonic : nil
@@ -363,7 +400,7 @@ extension ServiceMachine {
 
   // MARK: Adoption
 
-  /// At most one.
+  /// The run or the repair, and the command of a reload.
   package var adoptees: [Adoptee] {
     switch phase {
     case .starting(let run), .running(let run), .stopping(let run, _):
@@ -375,8 +412,10 @@ extension ServiceMachine {
         run: run.id, process: run.pid.map { ProcessIdentity(pid: $0, startTicks: run.startTicks) },
         work: .main(request))
       adoptee.successor = run.successor
+      adoptee.leader = run.leader
       if case .stopping(_, let stop) = phase { adoptee.mainEnded = stop.death != nil }
-      return [adoptee]
+      guard let hook = reload?.hook, hook.stage == .adopting else { return [adoptee] }
+      return [adoptee, Adoptee(run: hook.id, process: hook.process, work: .hook(reloadRequest(hook.id, of: run)))]
     case .repairing(let repair):
       guard let hook = repair.hook, case .adopting = hook.stage else { return [] }
       return [Adoptee(run: hook.id, process: hook.process, work: .hook(request(of: hook)))]
@@ -410,6 +449,7 @@ extension ServiceMachine {
       take(process, &run, now)
       run.watchdogAt = run.watchdog > .zero && spec.watchdog > .zero ? now + run.watchdog : nil
       phase = .running(run)
+      reloadAdopted(readinessKnown: readinessKnown, &turn)
     case .stopping(_, var stop):
       if stop.death == nil { take(process, &run, now) }
       stop.owed = nil
@@ -422,7 +462,7 @@ extension ServiceMachine {
         if stop.death == nil {
           var signal = spec.stop.signal
           if case .fault(.watchdog) = stop.purpose { signal = .abrt }
-          turn.actions.append(.signal(id, signal))
+          if stop.purpose != .leaving { turn.actions.append(.signal(id, signal)) }
         } else if case .death = stop.purpose, spec.stop.leftovers == .kill {
           turn.actions.append(.signalSet(id, .kill))
           stop.killedAt = now
@@ -460,9 +500,11 @@ extension ServiceMachine {
   }
 
   mutating func hookAdopted(_ id: RunID, _ process: ProcessIdentity, _ turn: inout Turn) {
-    guard case .repairing(var repair) = phase, var hook = repair.hook, hook.id == id,
-      case .adopting(let until) = hook.stage
-    else { return }
+    guard case .repairing(var repair) = phase, var hook = repair.hook, hook.id == id else {
+      // The command of a reload whose run is gone.
+      return turn.actions.append(.signalHook(id, .kill))
+    }
+    guard case .adopting(let until) = hook.stage else { return }
     // Allowed, and not written down that it began: it has its whole time.
     let began = hook.process != nil
     hook.process = process
@@ -481,7 +523,7 @@ extension ServiceMachine {
     record.openRun = nil
     switch stop.purpose {
     case .order, .restart: return concludeStop(run, stop, &turn)
-    case .fault, .death: break
+    case .fault, .death, .leaving: break
     }
     if record.restarts > 0 { record.restarts -= 1 } else { firstStart = true }
     phase = record.quarantine == nil ? .stopped : .quarantined

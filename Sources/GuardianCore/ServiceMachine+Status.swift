@@ -54,6 +54,7 @@ extension ServiceMachine {
     status.next = nextAction(now)
     status.lastEnd = record.lastEnd.map(Self.lastEnd)
     status.reason = reason.isEmpty && isPreparing ? "before-start is running" : reason
+    if let reload, reason.isEmpty { status.reason = reload.ordered ? "reloading" : "reloading by itself" }
     status.kind = spec.kind
     status.observe = observing
     status.pendingDefinition = nextProcess != nil
@@ -62,6 +63,7 @@ extension ServiceMachine {
         "held by \(hold.by) for another \((hold.until - now.boot).rounded.description): neither started, stopped nor repaired"
       )
     }
+    if let reloadFailure { status.notes.append("its last reload failed: \(reloadFailure)") }
     if volatile { status.notes.append("its state could not be saved and is kept in memory only") }
     return status
   }
@@ -110,6 +112,7 @@ extension ServiceMachine {
       if let due = run.settlesAt { return at(due, "settle") }
       return held ? nil : at(run.readyBy, "give-up-waiting")
     case .running(let run):
+      if let due = reload?.until { return at(due, "give-up-reload") }
       if let due = run.settlesAt { return at(due, "settle") }
       if record.strikes > 0, let due = run.clearsAt { return at(due, "clear-strikes") }
       if let due = run.deescalatesAt { return at(due, "step-down") }

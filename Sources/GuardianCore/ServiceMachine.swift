@@ -86,6 +86,10 @@ package struct ServiceMachine: Hashable, Sendable {
   /// How the hook went that ended in this turn, and whether what ends in this turn was seen by nobody.
   var hookOutcome: HookResult?
   var endsUnseen = false
+  /// Of the run that is running.
+  var reload: Reload?
+  /// Why the last one of this run came to nothing.
+  var reloadFailure: String?
 
   package init(_ spec: ServiceSpec, record: ServiceRecord?, now: Now) {
     definition = Shared(spec)
@@ -136,6 +140,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var stage: Stage
     package var pid: Int32?
     var startTicks: UInt64 = 0
+    /// The process that it began with, where another one has become its main process.
+    var leader: ProcessIdentity?
     package var startedAt: Instant?
     /// Ready is expected by then; nil once it is ready, or where readiness is not configured.
     package var readyBy: Instant?
@@ -181,6 +187,8 @@ package struct ServiceMachine: Hashable, Sendable {
       case fault(Cause)
       /// It has died by itself; what is left over has to go.
       case death
+      /// It has said that it is stopping. Its end is a death like any other.
+      case leaving
     }
     package var purpose: Purpose
     /// KILL is due then, and again every five seconds until nothing is left.
@@ -195,6 +203,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var thenStart = false
     /// Found gone at guardian's start.
     var unseen = false
+    /// No word of the service puts off KILL beyond this; nil: it has not asked yet.
+    var latestKillAt: Instant?
   }
 
   /// What runs before a start: a round of repairs, or `before-start`.
@@ -269,6 +279,10 @@ package enum Milestone: Hashable, Sendable {
   /// What was being stopped will be started instead: a later order wanted it so.
   case overtaken
   case forgotten
+  /// Nil: done.
+  case reloaded(failure: String?)
+  /// No reload that was asked for will come about any more.
+  case reloadsOver(String)
 }
 
 // MARK: - Events
@@ -281,25 +295,39 @@ extension ServiceMachine {
       spawned(run, pid: pid, executable: executable, startTicks: startTicks, &turn)
     case .spawnFailed(let run, let failure): spawnFailed(run, failure, &turn)
     case .saved(let ticket): saved(ticket, &turn)
-    case .hookEnded(let hook, let result): hookEnded(hook, result, &turn)
+    case .hookEnded(let hook, let result):
+      if !reloadHookEnded(hook, result, &turn) { hookEnded(hook, result, &turn) }
     case .hookStarted(let hook, let pid, let startTicks):
-      hookStarted(hook, ProcessIdentity(pid: pid, startTicks: startTicks))
+      let process = ProcessIdentity(pid: pid, startTicks: startTicks)
+      if !reloadHookStarted(hook, process) { hookStarted(hook, process) }
     case .looked(let run, let liveness): looked(run, liveness, &turn)
     // With `ready: check` the service's own word is not enough.
-    case .ready(let run): if spec.ready != .check { becameReady(run, &turn) }
+    case .ready(let run):
+      if spec.ready != .check { becameReady(run, &turn) }
+      saidReadyAgain(run, &turn)
+    case .readyAgain(let run): saidReadyAgain(run, &turn)
+    case .reloading(let run, let stamp): saidReloading(run, stamp: stamp, &turn)
+    case .leaving(let run): saidStopping(run, &turn)
+    case .watchdogSet(let run, let interval): setWatchdog(run, interval, &turn)
+    case .mainMoved(let run, let process): mainMoved(run, process, &turn)
     case .checksPassed(let run): if spec.ready == .check { becameReady(run, &turn) }
     case .adopted(let run, let pid, let startTicks, let readinessKnown):
       adopted(run, ProcessIdentity(pid: pid, startTicks: startTicks), readinessKnown: readinessKnown, &turn)
     case .superseded(let run): superseded(run)
     case .hookAdopted(let hook, let pid, let startTicks):
-      hookAdopted(hook, ProcessIdentity(pid: pid, startTicks: startTicks), &turn)
+      let process = ProcessIdentity(pid: pid, startTicks: startTicks)
+      if !reloadHookAdopted(hook, process, &turn) { hookAdopted(hook, process, &turn) }
     case .watchdogPinged(let run):
       // Nothing of it is kept, so nothing is saved.
       watchdogPinged(run, &turn)
       turn.due = nextDeadline
       return
     case .watchdogTriggered(let run):
-      if case .running(let current) = phase, current.id == run { fault(current, .watchdog, signal: .abrt, &turn) }
+      switch phase {
+      case .starting(let current), .running(let current):
+        if current.id == run, current.stage == .up { fault(current, .watchdog, signal: .abrt, &turn) }
+      case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined: break
+      }
     case .timeoutExtended(let run, let extra): timeoutExtended(run, by: extra, &turn)
     case .ended(let run, let death): ended(run, death, &turn)
     case .emptied(let run): emptied(run, &turn)
@@ -327,6 +355,7 @@ extension ServiceMachine {
   mutating func finish(turn: inout Turn, phaseBefore: PhaseName) {
     if phase.name != phaseBefore { phaseSince = turn.now.wall }
     careful = false
+    letGoOfReload(&turn)
     let situation = situation
     if situation != record.situation || reason != record.reason {
       keepBook(from: record.situation, to: situation, &turn)
@@ -424,20 +453,28 @@ extension ServiceMachine {
   }
 
   private mutating func timeoutExtended(_ run: RunID, by extra: Duration, _ turn: inout Turn) {
-    let until = turn.now.monotonic + extra
+    let now = turn.now.monotonic
+    let most = Self.maximumExtension
+    func extended(_ due: Instant, to latest: Instant) -> Instant { max(due, min(now + extra, latest)) }
     switch phase {
     case .starting(var current):
       guard current.id == run, let due = current.readyBy else { return }
-      current.readyBy = max(due, until)
+      current.readyBy = extended(due, to: (current.startedAt ?? now) + spec.startTimeout * most)
       phase = .starting(current)
     case .stopping(let current, var stop):
       guard current.id == run, stop.killedAt == nil else { return }
-      stop.killAt = max(stop.killAt, until)
+      let latest = stop.latestKillAt ?? stop.killAt + spec.stop.timeout * (most - 1)
+      stop.latestKillAt = latest
+      stop.killAt = extended(stop.killAt, to: latest)
       phase = .stopping(current, stop)
     case .running(var current):
-      guard current.id == run, let due = current.watchdogAt else { return }
-      current.watchdogAt = max(due, until)
+      guard current.id == run else { return }
+      if let due = current.watchdogAt { current.watchdogAt = extended(due, to: now + current.watchdog * most) }
       phase = .running(current)
+      if var current = reload, current.hook == nil || current.hook?.stage == .running {
+        current.until = extended(current.until, to: current.since + spec.startTimeout * most)
+        reload = current
+      }
     case .stopped, .finished, .waiting, .backingOff, .repairing, .quarantined: return
     }
   }
@@ -457,6 +494,11 @@ extension ServiceMachine {
         run.settlesAt = due + slept
       }
       phase = .running(run)
+      if var current = reload {
+        current.until = current.until + slept
+        current.quietUntil = current.quietUntil.map { $0 + slept }
+        reload = current
+      }
     case .stopping(let run, var stop):
       if stop.killedAt == nil { stop.killAt = stop.killAt + slept }
       phase = .stopping(run, stop)
@@ -529,6 +571,7 @@ extension ServiceMachine {
       consider(run.lookAgainAt ?? run.settlesAt)
       consider(run.clearsAt)
       consider(run.deescalatesAt)
+      consider(reloadDeadline)
       if !held { consider(run.watchdogAt) }
     case .repairing(let repair):
       switch repair.hook?.stage {
@@ -577,6 +620,8 @@ extension ServiceMachine {
       }
       if !held, due(run.watchdogAt) {
         fault(run, .watchdog, signal: .abrt, &turn)
+      } else if due(reloadDeadline) {
+        reloadDeadlinePassed(&turn)
       } else if due(run.lookAgainAt ?? run.settlesAt) {
         lookAt(run, &turn)
       } else {

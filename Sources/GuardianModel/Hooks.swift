@@ -4,12 +4,14 @@ package enum HookPurpose: Hashable, Sendable {
   /// Before each start, which waits for it.
   case beforeStart
   case notice(NoticeKind)
+  case reload
 
   package var name: String {
     switch self {
     case .repair(let name): name
     case .beforeStart: "before-start"
     case .notice(let kind): kind.rawValue
+    case .reload: "reload"
     }
   }
 }
@@ -46,6 +48,8 @@ package struct HookContext: Hashable, Sendable {
   package var end: End?
   /// For notices: the occurrence in words.
   package var reason: String
+  /// For a reload: the main process, as MAINPID.
+  package var mainPid: Int32?
   package init(
     service: ServiceName, step: Step, attempt: Int, strikes: Int, strikesAllowed: Int, disabledPlugins: [String],
     end: End?, reason: String

@@ -42,6 +42,17 @@ package struct Occurrence: Hashable, Sendable {
     case volatile
     case resumed(slept: Duration)
     case internalError(String)
+    /// `ordered`: asked for; else it does so by itself.
+    case reloading(run: RunID, ordered: Bool)
+    case reloaded(run: RunID)
+    /// The run goes on, if it has not ended meanwhile.
+    case reloadFailed(run: RunID, why: String)
+    /// It has said STOPPING=1.
+    case leaving(run: RunID)
+    /// It has said WATCHDOG_USEC.
+    case watchdogSet(run: RunID, Duration)
+    /// It has said MAINPID.
+    case mainMoved(run: RunID, pid: Int32)
   }
 
   /// Stable, for machines: `io.guardian` events and the journal's GUARDIAN_EVENT field.
@@ -78,6 +89,12 @@ package struct Occurrence: Hashable, Sendable {
     case .volatile: "volatile"
     case .resumed: "resumed"
     case .internalError: "internal-error"
+    case .reloading: "reloading"
+    case .reloaded: "reloaded"
+    case .reloadFailed: "reload-failed"
+    case .leaving: "leaving"
+    case .watchdogSet: "watchdog-set"
+    case .mainMoved: "main-moved"
     }
   }
 }
@@ -164,6 +181,12 @@ extension Occurrence {
       return "\(processes(pids)) still there \(since.description) after SIGKILL; the kernel has not let them go"
     case .volatile: return "the state could not be saved in time; going on without"
     case .resumed(let slept): return "the clock stood for \(slept.description); windows extended"
+    case .reloading(_, let ordered): return ordered ? "reloading" : "reloading by itself"
+    case .reloaded: return "reloaded"
+    case .reloadFailed(_, let why): return "the reload failed: \(why)"
+    case .leaving: return "says that it is stopping"
+    case .watchdogSet(_, let interval): return "will show life every \(interval.description)"
+    case .mainMoved(_, let pid): return "its main process is pid \(pid) now"
     case .internalError(let text): return "internal error: \(text); this service is held, please report it"
     }
   }

@@ -18,6 +18,8 @@ package struct ServiceSpec: Hashable, Sendable {
   /// How often WATCHDOG=1 is expected; zero turns the watchdog off.
   package var watchdog = Duration.zero
   package var stop = StopSpec()
+  /// Nil: it cannot be told to reload.
+  package var reload: ReloadSpec?
   package var restart = RestartPolicy.always
   package var backoff = BackoffSpec()
   package var escalation = EscalationSpec()
@@ -138,6 +140,14 @@ package enum LogTarget: String, Hashable, Sendable, CaseIterable {
 package enum NoticeKind: String, Hashable, Sendable, CaseIterable {
   case onCrash = "on-crash", onEscalation = "on-escalation", onRecovery = "on-recovery"
   case onQuarantine = "on-quarantine"
+}
+
+/// How a service is told to read its own configuration again.
+package enum ReloadSpec: Hashable, Sendable {
+  /// To the main process.
+  case signal(Signal)
+  /// An absolute path and arguments, run as the service's user.
+  case command([String])
 }
 
 package struct StopSpec: Hashable, Sendable {

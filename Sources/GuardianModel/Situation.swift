@@ -20,7 +20,8 @@ extension Situation {
   /// What lives, or may live: the run or the hook, and what may have followed the run at once.
   package var runs: [RunID] {
     switch self {
-    case .living(let run), .stopping(let run, _): [run.id] + (run.successor.map { [$0] } ?? [])
+    case .living(let run), .stopping(let run, _):
+      [run.id] + [run.successor, run.reload?.hook].compactMap { $0 }
     case .repairing(let repair): repair.hook.map { [$0.id] } ?? []
     case .stopped, .finished, .waiting, .backingOff, .quarantined: []
     }
@@ -57,10 +58,35 @@ package struct LiveRun: Hashable, Sendable {
   package var byOperator = false
   /// The id that a restart at once will have, which is not written down before its exec: so that it is found.
   package var successor: RunID?
+  /// The process that the run began with, where another one has become its main process.
+  package var leader: ProcessIdentity?
+  package var reload: LiveReload?
+  /// Why the last reload of this run came to nothing.
+  package var reloadFailure: String?
   package init(id: RunID, kind: RunKind, pluginsOff: Bool) {
     self.id = id
     self.kind = kind
     self.pluginsOff = pluginsOff
+  }
+}
+
+/// A reload of the service that was under way.
+package struct LiveReload: Hashable, Sendable {
+  package var ordered: Bool
+  package var since: Instant
+  package var until: Instant
+  /// The command: its id, and its process where that has been written down.
+  package var hook: RunID?
+  package var process: ProcessIdentity?
+  package var failure: String?
+  package var announced = false
+  package var answered = false
+  package var quietUntil: Instant?
+  package var again = false
+  package init(ordered: Bool, since: Instant, until: Instant) {
+    self.ordered = ordered
+    self.since = since
+    self.until = until
   }
 }
 
@@ -71,6 +97,8 @@ package struct LiveStop: Hashable, Sendable {
     /// Start time-out, watchdog: the cause's name as in `Cause.name`.
     case fault(String)
     case death
+    /// It had said that it was stopping.
+    case leaving
   }
   package var purpose: Purpose
   package var killAt: Instant
@@ -170,6 +198,8 @@ extension ServiceRecord {
       run.settlesAt = run.settlesAt.map(moved)
       run.clearsAt = run.clearsAt.map(moved)
       run.deescalatesAt = run.deescalatesAt.map(moved)
+      // Nothing of it has survived the boot.
+      run.reload = nil
       return run
     }
     record.lateDeaths = lateDeaths.map(moved)

@@ -91,6 +91,9 @@ extension Occurrence.Kind {
     case .repairStarted(let hook, _, _), .repairEnded(let hook, _, _), .beforeStart(let hook),
       .beforeStartEnded(let hook, _):
       hook
+    case .reloading(let run, _), .reloaded(let run), .reloadFailed(let run, _), .leaving(let run),
+      .watchdogSet(let run, _), .mainMoved(let run, _):
+      run
     case .strike, .lateDeath, .escalated, .deescalated, .backingOff, .quarantined, .trialFailed, .pluginsOff,
       .pluginsOn, .pluginRetryFailed, .released, .held, .holdEnded, .reset, .requested, .stopped, .finished, .waiting,
       .observed, .stuck, .volatile, .resumed, .internalError:
@@ -102,13 +105,15 @@ extension Occurrence.Kind {
     switch self {
     case .quarantined, .internalError, .stuck: .error
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
-    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .waiting, .observed, .volatile:
+    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .waiting, .observed, .volatile,
+      .reloadFailed:
       .warning
     case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning
     case .repairStarted, .repairEnded, .released, .held, .holdEnded, .reset, .requested, .pluginsOn, .deescalated,
       .resumed, .settled:
       .notice
     case .started, .ready, .backingOff, .stopped, .finished, .beforeStart: .info
+    case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: .info
     }
   }
 
@@ -118,10 +123,11 @@ extension Occurrence.Kind {
     case .quarantined, .internalError, .stuck: "\u{1B}[31m"
     case .settled(_, let degraded): degraded ? "\u{1B}[35m" : "\u{1B}[32m"
     case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed: "\u{1B}[35m"
-    case .ended, .strike, .lateDeath, .waiting, .observed, .volatile: "\u{1B}[33m"
+    case .ended, .strike, .lateDeath, .waiting, .observed, .volatile, .reloadFailed: "\u{1B}[33m"
     case .beforeStartEnded(_, let result): result == .succeeded ? "" : "\u{1B}[33m"
-    case .started, .ready, .beforeStart, .deescalated, .backingOff, .pluginsOn, .released, .held, .holdEnded, .reset, .requested,
-      .stopped, .finished, .resumed:
+    case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: ""
+    case .started, .ready, .beforeStart, .deescalated, .backingOff, .pluginsOn, .released, .held, .holdEnded, .reset,
+      .requested, .stopped, .finished, .resumed:
       ""
     }
   }

@@ -318,6 +318,10 @@ final class Shell {
       failPoint("signal.before")
       runs.signal(run, signal)
       failPoint("signal.after")
+    case .reload(let run, let signal):
+      failPoint("reload.before")
+      runs.signal(run, signal)
+      failPoint("reload.after")
     case .signalSet(let run, let signal):
       failPoint("signal-set.before")
       runs.signalSet(run, signal)

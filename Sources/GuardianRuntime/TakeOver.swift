@@ -78,7 +78,11 @@ package struct TakeOver: Hashable, Sendable {
   }
 
   package struct Order: Hashable, Sendable {
-    package enum Goal: UInt8, Hashable, Sendable { case ready = 1, stopped, done, failed }
+    package enum Goal: UInt8, Hashable, Sendable {
+      case ready = 1, stopped, done, failed
+      /// When the next reload is over, or the one after it.
+      case reloaded, reloadedNext
+    }
     package var request: UInt64
     package var service: String
     package var goal: Goal

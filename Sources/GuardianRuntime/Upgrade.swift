@@ -271,6 +271,7 @@ extension Shell {
         switch waiting.goal {
         case .ready(let note): (.ready, note)
         case .stopped(let note): (.stopped, note)
+        case .reloaded(let note, let after): (after > 0 ? .reloadedNext : .reloaded, note)
         case .come(.done(let note)): (.done, note)
         case .come(.failed(let reason)): (.failed, reason)
         }
@@ -354,6 +355,8 @@ extension Shell {
         switch order.goal {
         case .ready: .ready(note: order.note)
         case .stopped: .stopped(note: order.note)
+        case .reloaded: .reloaded(note: order.note, after: 0)
+        case .reloadedNext: .reloaded(note: order.note, after: 1)
         case .done: .come(.done(note: order.note))
         case .failed: .come(.failed(reason: order.note))
         }

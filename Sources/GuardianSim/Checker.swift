@@ -68,6 +68,11 @@ struct Checker {
     var hookSince: Nanoseconds = 0
     /// The hook is `before-start`; it has succeeded since the last start; it has failed.
     var hookPrepares = false, prepared = false, preparationFailed = false
+    /// It has said that it is stopping.
+    var leftAt: Nanoseconds?
+    var reloading: (run: RunID, since: Nanoseconds)?
+    /// The command of the last reload, while it runs.
+    var reloadHook: RunID?
 
     // Seen in this turn.
     var strikeSeen: (step: Step, count: Int, allowed: Int)?
@@ -140,6 +145,7 @@ struct Checker {
         models[index].open[place].saved = true
       }
     case .hookEnded(let hook, let result):
+      if models[index].reloadHook == hook { models[index].reloadHook = nil }
       guard models[index].hook == hook else { return }
       models[index].hook = nil
       if models[index].hookPrepares {
@@ -173,8 +179,10 @@ struct Checker {
       models[index].permit = false
     case .executableSeen: freshened(index)
     case .looked, .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .deadline,
-      .hookStarted, .adopted, .superseded, .hookAdopted:
+      .hookStarted, .adopted, .superseded, .hookAdopted, .readyAgain, .reloading, .watchdogSet, .mainMoved:
       break
+    case .leaving(let run):
+      if models[index].run == run, models[index].mainAlive { models[index].leftAt = models[index].leftAt ?? now }
     }
   }
 
@@ -216,6 +224,7 @@ struct Checker {
       models[index].possiblyLate = []
       models[index].trialDelay = nil
       fresh(index, wanted: quarantined, now: now)
+    case .reload: break
     case .hold(let time):
       models[index].heldUntil = time == .zero ? nil : boot + time.nanoseconds
       // A start that waits for the old run to be gone is an operator's order too, and the older one.
@@ -304,7 +313,7 @@ struct Checker {
     }
     // Settled runs have been forgiven as soon as their late deaths lay within the budget.
     // Once it is being stopped it is no longer settled; either reading is accepted for the time that this takes.
-    var at = models[index].signalledAt ?? models[index].deathAt ?? now
+    var at = models[index].leftAt ?? models[index].signalledAt ?? models[index].deathAt ?? now
     if lastStall.until == now { at -= lastStall.length }  // evidence is told before deadlines that the stall has hidden
     forget(index, now: at)
     if settled, models[index].possiblyLate.count <= spec.late.budget {
@@ -392,6 +401,15 @@ struct Checker {
         models[index].signalled = true
         models[index].signalledAt = now
       }
+    case .reload(let run, _):
+      try check(
+        models[index].run == run && models[index].mainAlive && models[index].reloading != nil, index, now,
+        "a reload of what does not run, or that nobody was told of")
+    case .runHook(let hook) where hook.purpose == .reload:
+      try check(
+        models[index].mainAlive && models[index].reloading != nil, index, now,
+        "the command of a reload of what does not run, or that nobody was told of")
+      models[index].reloadHook = hook.id
     case .runHook(let hook):
       try check(models[index].hook == nil, index, now, "two hooks at once")
       try check(!models[index].setAlive, index, now, "a repair while the run's set is not empty")
@@ -459,6 +477,7 @@ struct Checker {
     try check(!models[index].mainAlive, index, now, "a second live run")
     try check(!models[index].setAlive, index, now, "spawned while processes of the run before are left")
     try check(models[index].hook == nil, index, now, "spawned while a hook runs")
+    try check(models[index].reloading == nil, index, now, "a reload outlives its run")
     try check(!shuttingDown, index, now, "spawned while shutting down")
     try check(models[index].wanted != .down, index, now, "spawned while wanted down")
     try check(!isHeld(index, boot: boot) || models[index].permit, index, now, "spawned while held")
@@ -523,6 +542,7 @@ struct Checker {
     models[index].settled = false
     models[index].finished = false
     models[index].settledAt = nil
+    models[index].leftAt = nil
     models[index].signalled = false
     models[index].signalledAt = nil
     models[index].stopIntended = false
@@ -656,9 +676,13 @@ struct Checker {
       try check(!models[index].mainAlive, index, now, "stopped or finished while alive")
       models[index].badSince = nil
       if case .finished = kind { models[index].finished = true }
-    case .reset, .started, .ready, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded, .pluginsOff, .pluginsOn, .pluginRetryFailed, .held,
+    case .leaving, .watchdogSet, .mainMoved: break
+    case .reset, .started, .ready, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
+      .pluginsOff, .pluginsOn, .pluginRetryFailed, .held,
       .requested, .waiting, .observed, .stuck, .volatile, .resumed:
       break
+    case .reloading(let run, let ordered): try reloadBegan(run, ordered: ordered, index, now: now)
+    case .reloaded(let run), .reloadFailed(let run, _): try reloadEnded(run, index, now: now)
     }
   }
 
@@ -705,7 +729,25 @@ struct Checker {
   }
 
   func checkHook(_ hook: RunID, of index: Int, now: Nanoseconds) throws(Violation) {
-    try check(models[index].hook != hook, index, now, "a hook runs on long after its time-out")
+    try check(models[index].hook != hook && models[index].reloadHook != hook, index, now, "a hook runs on long after its time-out")
+  }
+
+  private mutating func reloadBegan(_ run: RunID, ordered: Bool, _ index: Int, now: Nanoseconds) throws(Violation) {
+    try check(models[index].reloading == nil, index, now, "two reloads at once")
+    try check(
+      models[index].run == run && models[index].mainAlive && models[index].windowFrom != nil, index, now,
+      "a reload of what is not ready")
+    try check(!ordered || models[index].spec.reload != nil, index, now, "a reload of what has none")
+    models[index].reloading = (run, now)
+  }
+
+  private mutating func reloadEnded(_ run: RunID, _ index: Int, now: Nanoseconds) throws(Violation) {
+    try check(models[index].reloading?.run == run, index, now, "the end of a reload that had not begun")
+    models[index].reloading = nil
+  }
+
+  func checkReload(_ since: Nanoseconds, of index: Int, now: Nanoseconds) throws(Violation) {
+    try check(models[index].reloading?.since != since, index, now, "a reload that never ends")
   }
 
   mutating func allStopped(now: Nanoseconds) throws(Violation) {

@@ -35,7 +35,7 @@ package struct DurabilityWorld {
 
   // The host's: outlives guardian.
   private var mains: [Process?]
-  private var hooks: [Process?]
+  private var hooks: [Process?], reloads: [Process?]
   // The disk's: outlives the host.
   private var durable: [ServiceRecord?]
   private var open: [Set<RunID>]
@@ -60,6 +60,7 @@ package struct DurabilityWorld {
     dice = Dice(seed: seed)
     mains = Array(repeating: nil, count: services)
     hooks = mains
+    reloads = mains
     durable = Array(repeating: nil, count: services)
     open = Array(repeating: [], count: services)
     closed = open
@@ -84,6 +85,7 @@ package struct DurabilityWorld {
         ]
         spec.quarantine.retryAfter = .seconds(20)
         if number % 3 == 0 { spec.ready = .notify }
+        spec.reload = .command(["/bin/reload"])
       }
       if number % 5 == 0 { spec.process.beforeStart = ["/bin/prepare"] }
       specs.append(spec)
@@ -145,6 +147,7 @@ package struct DurabilityWorld {
       for service in specs.indices {
         mains[service] = nil
         hooks[service] = nil
+        reloads[service] = nil
       }
       let mark = now
       now = Now(
@@ -155,7 +158,22 @@ package struct DurabilityWorld {
     case 40..<120: die(dice.below(specs.count))
     case 120..<150:
       let service = dice.below(specs.count)
-      if let main = mains[service], main.alive { inbox.append((service, .ready(main.run))) }
+      if let main = mains[service], main.alive {
+        switch dice.below(6) {
+        case 0: inbox.append((service, .reloading(main.run, stamp: nil)))
+        case 1 where !Self.neverForgets(service): inbox.append((service, .leaving(main.run)))
+        case 2: inbox.append((service, .mainMoved(main.run, ProcessIdentity(pid: 5, startTicks: 5))))
+        default: inbox.append((service, .ready(main.run)))
+        }
+      }
+      if dice.chance(300) {
+        fleet.order(Command(.reload, by: "root"), for: ids[service], request: nil, wait: false, now: now)
+        try listen()
+      }
+      if let hook = reloads[service], dice.chance(500) {
+        reloads[service] = nil
+        inbox.append((service, .hookEnded(hook.run, dice.chance(500) ? .succeeded : .failed(.code(1)))))
+      }
     case 150..<200:
       let service = dice.below(specs.count)
       if let hook = hooks[service] {
@@ -255,7 +273,8 @@ package struct DurabilityWorld {
       bornBefore.insert(successor)
       inbox.append((service, .superseded(adoptee.run)))
     }
-    let place = adoptee.isHook ? hooks[service] : mains[service]
+    var place = adoptee.isHook ? hooks[service] : mains[service]
+    if case .hook(let request) = adoptee.work, request.purpose == .reload { place = reloads[service] }
     let found = place?.run == adoptee.run && place?.alive == true && bug != .notLookedFor
     if adoptee.isHook {
       inbox.append(
@@ -307,6 +326,14 @@ package struct DurabilityWorld {
         spawns += 1
       }
       inbox.append((service, .spawned(request.run, pid: 2, executable: nil, startTicks: 2)))
+    case .runHook(let request) where request.purpose == .reload:
+      guard mains[service]?.alive == true else { throw violation(service, "a reload of what does not live") }
+      reloads[service] = Process(run: request.id)
+      inbox.append((service, .hookStarted(request.id, pid: 4, startTicks: 4)))
+    case .reload(let run, _):
+      guard let main = mains[service], main.alive, main.run == run else {
+        throw violation(service, "a reload of what does not live")
+      }
     case .runHook(let request):
       if mains[service]?.alive == true || hooks[service] != nil {
         throw violation(service, "a repair beside what lives")
@@ -319,6 +346,10 @@ package struct DurabilityWorld {
         die(service)
       }
     case .signalHook(let hook, _):
+      if reloads[service]?.run == hook {
+        reloads[service] = nil
+        inbox.append((service, .hookEnded(hook, .failed(.signal(.term, core: false)))))
+      }
       if let process = hooks[service], process.run == hook {
         hooks[service] = nil
         inbox.append((service, .hookEnded(hook, .failed(.signal(.term, core: false)))))

@@ -23,6 +23,8 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case emptiedTooSoon = "emptied-too-soon"
   /// The failure of what runs before a start is taken for success.
   case unpreparedStart = "unprepared-start"
+  /// Now and then a reload goes on for ever, for all that anybody is told.
+  case endlessReload = "endless-reload"
 }
 
 /// The fleet under test, with or without a planted bug. Without one it adds nothing.
@@ -92,6 +94,11 @@ struct Subject {
           wrong.kind = .escalated(from: .restart, to: .safeMode, skipped: skipped)
           changed.append(.act(id, .record(wrong)))
           continue
+        }
+      case (.endlessReload, .act(_, .record(let occurrence))):
+        switch occurrence.kind {
+        case .reloaded, .reloadFailed: if once(in: 10) { continue }
+        default: break
         }
       case (.lostAnswer, .answer):
         if once(in: 20) { continue }

@@ -203,6 +203,11 @@ struct SpecMaker {
       spec.watchdog = .seconds(30)
       spec.ready = .notify
     }
+    switch dice.below(3) {
+    case 0: spec.reload = .signal(.hup)
+    case 1: spec.reload = .command(["/bin/reload"])
+    default: break
+    }
     let repairs = [.needsRepair, .exits78].contains(behaviour) ? 1 + dice.below(2) : dice.below(3)
     for index in 0..<repairs {
       var repair = RepairSpec(

@@ -61,7 +61,7 @@ package struct Walk {
     enum Main: Hashable { case none, asked, alive, leftovers }
     var main = Main.none
     var run: RunID?, older: RunID?
-    var hook: RunID?
+    var hook: RunID?, reloadHook: RunID?
     /// The hook is `before-start`; it has succeeded since the last start.
     var hookPrepares = false, prepared = false
     var saves: [Ticket] = []
@@ -81,6 +81,7 @@ package struct Walk {
     var changed: Bool, volatile: Bool, goingDown: Bool, removed: Bool
     var main: Surroundings.Main, hook: Bool, saves: Int, look: Bool, watched: Bool, forgotten: Bool
     var mode: LadderMode, escalates: Bool, hasTrials: Bool
+    var reload: [Int]
     var order: [Int]
   }
 
@@ -193,6 +194,11 @@ package struct Walk {
         }
       case .alive:
         moves.append(("ready", .event(.ready(run))))
+        if spec.reload != nil {
+          moves.append(("reloading", .event(.reloading(run, stamp: nil))))
+          moves.append(("leaving", .event(.leaving(run))))
+          moves.append(("triggers", .event(.watchdogTriggered(run))))
+        }
         let ends: [(String, ExitStatus)] = [
           ("exit 1", .code(1)), ("exit 0", .code(0)), ("exit 127", .code(127)), ("fatal exit", .code(fatalCode)),
           ("killed", .signal(.kill, core: false)), ("unseen", .unseen),
@@ -208,6 +214,10 @@ package struct Walk {
       moves.append(("looks stopped", .event(.looked(look, .stopped))))
       moves.append(("looks dumping", .event(.looked(look, .dumping))))
     }
+    if let hook = around.reloadHook {
+      moves.append(("reload done", .event(.hookEnded(hook, .succeeded))))
+      moves.append(("reload failed", .event(.hookEnded(hook, .failed(.code(1))))))
+    }
     if let hook = around.hook {
       moves.append(("repaired", .event(.hookEnded(hook, .succeeded))))
       moves.append(("repair failed", .event(.hookEnded(hook, .failed(.code(1))))))
@@ -222,7 +232,7 @@ package struct Walk {
     }
     let verbs: [Command.Verb] = [
       .start, .restart, .release, .reset, .stop(untilBoot: false), .hold(.seconds(9)), .hold(.zero),
-    ]
+    ] + (spec.reload == nil ? [] : [.reload])
     for verb in verbs { moves.append(("order \(verb.name)", .order(verb))) }
     var changed = spec
     changed.process.environment = [EnvironmentVariable("V", "2")]
@@ -263,6 +273,7 @@ package struct Walk {
       case .spawnFailed: node.around.main = .none
       case .ended(let run, _) where run == node.around.run: node.around.main = .leftovers
       case .emptied: node.around.main = .none
+      case .hookEnded(let hook, _) where hook == node.around.reloadHook: node.around.reloadHook = nil
       case .hookEnded(_, let result):
         node.around.hook = nil
         if node.around.hookPrepares { node.around.prepared = result == .succeeded }
@@ -318,12 +329,17 @@ package struct Walk {
       node.around.main = .asked
     case .signal(let run, _), .signalSet(let run, _):
       try check(run == node.around.run && node.around.main != .none, "a signal to what is not there")
+    case .reload(let run, _): try check(run == node.around.run && node.around.main == .alive, "a reload of nobody")
+    case .runHook(let hook) where hook.purpose == .reload:
+      try check(node.around.main == .alive, "a reload of nobody")
+      node.around.reloadHook = hook.id
     case .runHook(let hook):
       try check(node.around.hook == nil, "two hooks at once")
       try check(node.around.main == .none, "a repair while a run lives")
       node.around.hook = hook.id
       node.around.hookPrepares = hook.purpose == .beforeStart
       node.around.prepared = false
+    case .signalHook(let hook, _) where hook == node.around.reloadHook: break
     case .signalHook(let hook, _): try check(node.around.hook == hook, "a signal to a hook that is not there")
     case .save(_, let ticket):
       try check(ticket > node.around.saves.last ?? .none, "tickets do not rise")
@@ -368,6 +384,7 @@ package struct Walk {
 
   private static func lucky(_ node: inout Node) throws(Fault) {
     if let ticket = node.around.saves.last { return try make(.event(.saved(ticket)), &node) }
+    if let hook = node.around.reloadHook { return try make(.event(.hookEnded(hook, .succeeded)), &node) }
     if let hook = node.around.hook { return try make(.event(.hookEnded(hook, .succeeded)), &node) }
     if let run = node.around.run {
       switch node.around.main {
@@ -413,7 +430,7 @@ package struct Walk {
       removed: machine.removed, main: node.around.main, hook: node.around.hook != nil,
       saves: node.around.saves.count, look: node.around.look != nil, watched: node.around.watched,
       forgotten: node.around.forgotten, mode: machine.spec.mode, escalates: machine.spec.escalation.enabled,
-      hasTrials: machine.spec.quarantine.retryAfter != nil, order: [])
+      hasTrials: machine.spec.quarantine.retryAfter != nil, reload: machine.reloadState, order: [])
     if let run = machine.phase.run {
       key.kind = run.kind
       key.runPluginsOff = run.pluginsOff
@@ -437,6 +454,7 @@ package struct Walk {
       case .restart: key.purpose = "restart"
       case .death: key.purpose = "death"
       case .fault: key.purpose = "fault"
+      case .leaving: key.purpose = "leaving"
       }
       key.death = stop.death
       key.owed = stop.owed != nil

@@ -86,7 +86,13 @@ package struct World {
     case suspends
     case hookIsOverdue(place: Int, RunID)
     case requestIsOverdue(UInt64)
+    case whim(place: Int, UInt32)
+    case says(place: Int, UInt32, Word)
+    case reloadIsOverdue(place: Int, Nanoseconds)
   }
+
+  /// What a service may say of itself.
+  private enum Word: CaseIterable { case reloading, reloaded, leaving, watchdog, triggers, moved, extends }
 
   /// - Parameter tracing: The service (by number) whose story is written down.
   package init(seed: UInt64, services: Int, bug: PlantedBug? = nil, tracing: Int? = nil) {
@@ -344,6 +350,12 @@ package struct World {
       let length = dice.time(second, 20 * minute)
       say(-1) { "the host sleeps for \(Duration.nanoseconds(length).description)" }
       slept += length
+    case .whim(let place, let serial):
+      guard faults, process(place, serial) != nil else { return }
+      queue.add(.whim(place: place, serial), at: monotonic + dice.gap(mean: hour))
+      says(place, serial, dice.pick(Word.allCases))
+    case .says(let place, let serial, let word): says(place, serial, word)
+    case .reloadIsOverdue(let place, let since): try checker.checkReload(since, of: place, now: monotonic)
     case .hookIsOverdue(let place, let hook): try checker.checkHook(hook, of: place, now: monotonic)
     case .requestIsOverdue(let request): try checker.checkRequest(request, now: monotonic)
     }
@@ -389,7 +401,52 @@ package struct World {
     }
     if let after = course.endsAfter { queue.add(.dies(place: place, serial), at: monotonic + after) }
     if places[place].spec.watchdog > .zero { queue.add(.pings(place: place, serial), at: monotonic + 10 * second) }
+    if places[place].spec.ready == .notify {
+      queue.add(
+        .whim(place: place, serial), at: monotonic + dice.gap(mean: dice.chance(100) ? 2 * second : hour))
+    }
     if let early = places[place].processes[at].early { signal(place, at, early) }
+  }
+
+  private mutating func says(_ place: Int, _ serial: UInt32, _ word: Word) {
+    guard let at = process(place, serial), places[place].processes[at].mainAlive else { return }
+    let run = places[place].processes[at].run
+    switch word {
+    case .reloading:
+      let stamp = monotonic - (dice.chance(100) ? dice.time(0, 5 * second) : 0)
+      deliver(.reloading(run, stamp: dice.chance(500) ? Instant(nanoseconds: stamp) : nil), to: place)
+      // Some never say that it is over.
+      if dice.chance(800) {
+        queue.add(.says(place: place, serial, .reloaded), at: monotonic + dice.gap(mean: 3 * second))
+      }
+    case .reloaded: deliver(dice.chance(500) ? .ready(run) : .readyAgain(run), to: place)
+    case .leaving:
+      if dice.chance(700), !places[place].processes[at].dying {
+        places[place].processes[at].dying = true
+        places[place].processes[at].death = Death(.code(dice.chance(700) ? 0 : 1))
+        queue.add(.dies(place: place, serial), at: monotonic + dice.gap(mean: 2 * second))
+      }
+      deliver(.leaving(run), to: place)
+    case .watchdog: deliver(.watchdogSet(run, .seconds(dice.pick([0, 20, 60, 10_000]))), to: place)
+    case .triggers: deliver(.watchdogTriggered(run), to: place)
+    case .moved:
+      deliver(.mainMoved(run, ProcessIdentity(pid: Int32(2 + dice.below(1000)), startTicks: UInt64(serial))), to: place)
+    case .extends: deliver(.timeoutExtended(run, .nanoseconds(dice.time(second, hour))), to: place)
+    }
+  }
+
+  /// A signal after which it is to read its configuration again.
+  private mutating func reloads(_ place: Int, _ at: Int, _ signal: Signal) {
+    let process = places[place].processes[at]
+    guard process.mainAlive, !process.dying else { return }
+    if faults, dice.chance(100) {
+      // It does not know the signal.
+      places[place].processes[at].dying = true
+      places[place].processes[at].death = Death(.signal(signal, core: false))
+      queue.add(.dies(place: place, process.serial), at: monotonic + dice.time(millisecond, 5 * millisecond))
+    } else if places[place].spec.ready == .notify, dice.chance(700) {
+      queue.add(.says(place: place, process.serial, .reloading), at: monotonic + dice.gap(mean: 300 * millisecond))
+    }
   }
 
   private mutating func pings(_ place: Int, _ serial: UInt32) {
@@ -468,7 +525,7 @@ package struct World {
   private mutating func order(_ place: Int) {
     let verbs: [Command.Verb] = [
       .start, .start, .start, .restart, .restart, .release, .reset, .stop(untilBoot: dice.chance(200)),
-      .hold(.seconds(30 + dice.below(500))), .hold(.zero),
+      .hold(.seconds(30 + dice.below(500))), .hold(.zero), .reload, .reload,
     ]
     let verb = dice.pick(verbs)
     let wait = dice.chance(600)
@@ -557,6 +614,8 @@ package struct World {
       queue.add(.born(place: place, nextSerial), at: monotonic + dice.time(millisecond, 8 * millisecond))
     case .signal(let run, let signal):
       if let at = places[place].processes.firstIndex(where: { $0.run == run }) { self.signal(place, at, signal) }
+    case .reload(let run, let signal):
+      if let at = places[place].processes.firstIndex(where: { $0.run == run }) { reloads(place, at, signal) }
     case .signalSet(let run, let signal):
       guard let at = places[place].processes.firstIndex(where: { $0.run == run }) else { return }
       let process = places[place].processes[at]
@@ -601,6 +660,11 @@ package struct World {
       queue.add(.saved(place: place, ticket.number), at: monotonic + after)
     case .record(let occurrence):
       if case .quarantined = occurrence.kind { quarantines += 1 }
+      if case .reloading = occurrence.kind {
+        // As long as a service may put off its own time-out, and what guardian was away.
+        let most = places[place].spec.startTimeout.nanoseconds * 11 + 2 * minute
+        queue.add(.reloadIsOverdue(place: place, monotonic), at: monotonic + most)
+      }
     case .watch(let path): places[place].watched = path != nil
     case .forget, .enter: break
     }
@@ -628,6 +692,11 @@ package struct World {
     case .watchdogPinged(let run): "ping \(short(run))"
     case .watchdogTriggered(let run): "watchdog triggered \(short(run))"
     case .timeoutExtended(let run, let by): "time-out of \(short(run)) extended by \(by.description)"
+    case .readyAgain(let run): "ready \(short(run)), again"
+    case .reloading(let run, let stamp): "reloading \(short(run))" + (stamp.map { " since \($0.nanoseconds)" } ?? "")
+    case .leaving(let run): "stopping \(short(run)), it says"
+    case .watchdogSet(let run, let time): "watchdog of \(short(run)) set to \(time.description)"
+    case .mainMoved(let run, let process): "main process of \(short(run)) is \(process.pid)"
     case .ended(let run, let death): "ended \(short(run)): \(death.status), \(death.leftovers) left"
     case .emptied(let run): "emptied \(short(run))"
     case .defined(let spec): "defined anew: \(spec.description) \(spec.process.environment.map(\.value))"
@@ -651,6 +720,7 @@ package struct World {
     case .spawn(let request):
       "spawn \(short(request.run)), \(request.kind.rawValue), mode \(request.mode)"
     case .signal(let run, let signal): "\(signal) to \(short(run))"
+    case .reload(let run, let signal): "\(signal) to \(short(run)), to reload"
     case .signalSet(let run, let signal): "\(signal) to the set of \(short(run))"
     case .runHook(let hook): "hook \(short(hook.id)): \(hook.purpose.name)"
     case .signalHook(let hook, let signal): "\(signal) to hook \(short(hook))"

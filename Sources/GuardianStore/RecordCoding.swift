@@ -182,6 +182,23 @@ extension FieldWriter {
     instant(12, live.deescalatesAt)
     flag(13, live.byOperator)
     if let successor = live.successor { run(14, successor) }
+    // 20 and further: what a run has said of itself, and its reload.
+    process(20, live.leader)
+    if let reload = live.reload { message(21) { $0.write(reload) } }
+    if let failure = live.reloadFailure { string(22, failure) }
+  }
+
+  private mutating func write(_ reload: LiveReload) {
+    flag(1, reload.ordered)
+    instant(2, reload.since)
+    instant(3, reload.until)
+    if let hook = reload.hook { run(4, hook) }
+    process(5, reload.process)
+    if let failure = reload.failure { string(6, failure) }
+    flag(7, reload.announced)
+    flag(8, reload.answered)
+    instant(9, reload.quietUntil)
+    flag(10, reload.again)
   }
 
   private mutating func write(_ stop: LiveStop) {
@@ -189,6 +206,7 @@ extension FieldWriter {
     case .order: unsigned(1, 1)
     case .restart: unsigned(1, 2)
     case .death: unsigned(1, 3)
+    case .leaving: unsigned(1, 4)
     case .fault(let cause): string(2, cause)
     }
     instant(3, stop.killAt)
@@ -488,12 +506,40 @@ extension FieldReader {
       case 12: live.deescalatesAt = try field.instant()
       case 13: live.byOperator = try field.flag()
       case 14: live.successor = try field.run()
+      case 20: live.leader = try field.process()
+      case 21:
+        var inner = field.reader
+        live.reload = try inner.liveReload()
+      case 22: live.reloadFailure = try field.string()
       default: break
       }
     }
     live.id = try required(id)
     live.kind = try required(kind)
     return live
+  }
+
+  private mutating func liveReload() throws(Malformed) -> LiveReload {
+    var since: Instant?, until: Instant?
+    var reload = LiveReload(ordered: false, since: .zero, until: .zero)
+    while let field = try next() {
+      switch field.tag {
+      case 1: reload.ordered = try field.flag()
+      case 2: since = try field.instant()
+      case 3: until = try field.instant()
+      case 4: reload.hook = try field.run()
+      case 5: reload.process = try field.process()
+      case 6: reload.failure = try field.string()
+      case 7: reload.announced = try field.flag()
+      case 8: reload.answered = try field.flag()
+      case 9: reload.quietUntil = try field.instant()
+      case 10: reload.again = try field.flag()
+      default: break
+      }
+    }
+    reload.since = try required(since)
+    reload.until = try required(until)
+    return reload
   }
 
   private mutating func liveStop() throws(Malformed) -> LiveStop {
@@ -508,6 +554,7 @@ extension FieldReader {
         case 1: purpose = .order
         case 2: purpose = .restart
         case 3: purpose = .death
+        case 4: purpose = .leaving
         default: throw Malformed()
         }
       case 2: purpose = .fault(try field.string())

@@ -19,6 +19,8 @@ struct Conversation {
   private(set) var hooks: [HookRequest] = []
   private(set) var saves: [(record: ServiceRecord, ticket: Ticket)] = []
   private(set) var signals: [(signal: Signal, toSet: Bool, at: Duration)] = []
+  private(set) var reloads: [Signal] = []
+  private(set) var hookSignals: [(hook: RunID, signal: Signal)] = []
   private(set) var entries: [RunEntry] = []
   private(set) var allStopped = false
   private var instance: UInt64 = 4
@@ -86,7 +88,9 @@ struct Conversation {
     case .record(let occurrence): occurrences.append(occurrence.kind)
     case .forget: forgotten = true
     case .enter(let entry): entries.append(entry)
-    case .signalHook, .notify, .watch: break
+    case .reload(_, let signal): reloads.append(signal)
+    case .signalHook(let hook, let signal): hookSignals.append((hook, signal))
+    case .notify, .watch: break
     }
   }
 

@@ -3,7 +3,10 @@ import GuardianSim
 import Testing
 
 @Suite struct `a walk over all that one machine can come to` {
-  @Test(arguments: ["everything", "no repairs, no plugins", "task", "on-crash", "observe", "ready: none", "before-start"])
+  @Test(arguments: [
+    "everything", "no repairs, no plugins", "task", "on-crash", "observe", "ready: none", "before-start",
+    "reload by signal", "reload by command",
+  ])
   func `meets no broken rule, and good fortune leads from everywhere to a settled service`(_ variant: String) throws {
     let spec = Walk.spec {
       switch variant {
@@ -18,6 +21,8 @@ import Testing
       case "observe": $0.mode = .observe
       case "ready: none": $0.ready = .none
       case "before-start": $0.process.beforeStart = ["/bin/prepare"]
+      case "reload by signal": $0.reload = .signal(.hup)
+      case "reload by command": $0.reload = .command(["/bin/reload"])
       default: break
       }
     }
@@ -33,6 +38,8 @@ import Testing
   func `also on a long way meets no broken rule`(_ seed: UInt64) throws {
     try Walk.wander(#require(Walk.spec()), seed: seed, steps: 4000)
     try Walk.wander(#require(Walk.spec { $0.ready = .none }), seed: seed, steps: 2000)
+    try Walk.wander(#require(Walk.spec { $0.reload = .signal(.hup) }), seed: seed, steps: 3000)
+    try Walk.wander(#require(Walk.spec { $0.reload = .command(["/bin/reload"]) }), seed: seed, steps: 3000)
     try Walk.wander(#require(Walk.spec { $0.kind = .task }), seed: seed, steps: 2000)
     try Walk.wander(#require(Walk.spec { $0.process.beforeStart = ["/bin/prepare"] }), seed: seed, steps: 3000)
   }

@@ -51,6 +51,7 @@ import Testing
     Case(bug: .impatience, says: ["before its delay is over", "settled", "came down", "too early"]),
     Case(bug: .unpreparedStart, says: ["without a before-start"]),
     Case(bug: .emptiedTooSoon, says: ["processes of the run before are left", "is left"]),
+    Case(bug: .endlessReload, says: ["two reloads at once", "a reload outlives its run", "a reload that never ends"]),
   ])
   func `catches a bug planted on purpose within a few seeds`(_ c: Case) {
     var caught: Violation?
