@@ -114,6 +114,9 @@ package struct KeyTable: Sendable {
       "stop.leftovers", "kill | term", "kill", "what the rest gets after a crash of the main process",
       "stop: {leftovers: term}"),
     Key(
+      "reload", "signal name | list, or one line", "", "how it is told to read its own configuration again",
+      "reload: HUP"),
+    Key(
       "restart", "always | on-crash | never", "always; for a task on-crash", "which ends are followed by a start",
       "restart: never"),
     Key("backoff", "mapping", "{}", "the pause before a restart", "backoff: {first: 1s}"),

@@ -88,6 +88,7 @@ struct ServiceDecoder {
     }
     spec.watchdog = duration(fields["watchdog"], "'watchdog'") ?? spec.watchdog
     stop(fields["stop"], &spec)
+    if let node = fields["reload"] { spec.reload = reload(node) }
     spec.restart = restart(fields["restart"]) ?? (spec.kind == .task ? .onCrash : .always)
     backoff(fields["backoff"], &spec)
     escalation(fields["escalation"], &spec)
@@ -289,6 +290,23 @@ struct ServiceDecoder {
       found.append((name, item))
     }
     return found
+  }
+
+  /// A signal's name, or a command, which has a slash in its first word.
+  private mutating func reload(_ node: Node) -> ReloadSpec? {
+    guard case .scalar(let text, _) = node.content, !text.contains("/") else {
+      return command(node, "'reload'").map { .command($0) }
+    }
+    guard let signal = Scalars.signal(text) else {
+      wrong(
+        node, "'reload'", "the name of a signal, or a command", "as in HUP or [/usr/sbin/program, -s, reload]",
+        suggestion: nearestWord(to: text.hasPrefix("SIG") ? String(text.dropFirst(3)) : text, among: Signal.names))
+      return nil
+    }
+    if ["KILL", "STOP", "TSTP", "TTIN", "TTOU", "CONT", "CHLD"].contains(signal.description) {
+      fault(node, "'reload' cannot be \(signal)", "no process reads its configuration for that")
+    }
+    return .signal(signal)
   }
 
   private mutating func stop(_ node: Node?, _ spec: inout ServiceSpec) {

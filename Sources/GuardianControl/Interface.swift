@@ -83,6 +83,8 @@ package let supervisorInterface = """
   method Restart(name: string, wait: ?bool) -> (name: string, note: string)
   method Release(name: string, wait: ?bool) -> (name: string, note: string)
   method Reset(name: string, wait: ?bool) -> (name: string, note: string)
+  # The service's own reload, as its definition says; 'Failed' where it has none, or does not run.
+  method ReloadService(name: string, wait: ?bool) -> (name: string, note: string)
 
   # Ends the observe mode into which guardian goes after three faults of its own within five minutes.
   method ResetGuardian() -> (name: string, note: string)

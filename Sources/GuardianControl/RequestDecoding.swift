@@ -106,6 +106,9 @@ private func supervisorCall(
   case "Reload":
     try only(p, [])
     return .reload
+  case "ReloadService":
+    try only(p, ["name", "wait"])
+    return .reloadService(name: try text(p, "name"), wait: try flag(p, "wait", default: true))
   case "ResetGuardian":
     try only(p, [])
     return .resetGuardian

@@ -11,6 +11,8 @@ package enum ControlRequest: Hashable, Sendable {
   case reset(name: String, wait: Bool)
   /// Zero milliseconds end a hold.
   case hold(name: String, milliseconds: Int64, wait: Bool)
+  /// The service's own reload.
+  case reloadService(name: String, wait: Bool)
   /// The configuration, all of it.
   case reload
   /// Guardian itself: the program's file as it is now takes over, with the same pid.
@@ -25,7 +27,7 @@ package enum ControlRequest: Hashable, Sendable {
   package var changesSomething: Bool {
     switch self {
     case .list, .plan, .summary, .version: false
-    case .start, .stop, .restart, .release, .reset, .hold, .reload, .upgrade, .resetGuardian: true
+    case .start, .stop, .restart, .release, .reset, .hold, .reload, .reloadService, .upgrade, .resetGuardian: true
     }
   }
 }

@@ -117,6 +117,26 @@ package struct ProcessSet: Hashable, Sendable {
     return found.filter { !$0.isDead }.map { Member($0) }
   }
 
+  /// `pid`, if it is alive and can be proved to be of this run without a look at all other processes: it, or one of those
+  /// it descends from, is the main process, is in that one's session or group while that one lives, or carries the run's
+  /// INVOCATION_ID.
+  ///
+  /// - Parameter leaderLives: The leader has not been reaped, so that its number, session and group are surely its own.
+  package func member(_ pid: Int32, leaderLives: Bool) -> ProcessLook? {
+    let own = getpid()
+    guard pid > 1, let first = ProcessLook(pid), !first.isDead else { return nil }
+    var next = first
+    // Bounded, as a chain of parents can change while it is walked.
+    for _ in 0..<64 where next.pid > 1 && next.pid != own {
+      let sure = leaderLives && (adoptedStart.map { next.startTicks >= $0 } ?? true)
+      if sure, next.pid == leader || next.session == leader || next.group == leader { return first }
+      if carriesInvocation(next.pid) { return first }
+      guard let parent = ProcessLook(next.parent) else { return nil }
+      next = parent
+    }
+    return nil
+  }
+
   /// Everything alive of an adopted run, by one look that serves several. Empty for a run that is not adopted.
   package func members(in landscape: Landscape) -> [Member] {
     guard let adoptedStart else { return [] }

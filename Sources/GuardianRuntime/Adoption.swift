@@ -39,7 +39,7 @@ struct Survivors {
   }
 
   /// Its number may be another's by now.
-  private static func lives(_ process: ProcessIdentity?) -> Bool {
+  static func lives(_ process: ProcessIdentity?) -> Bool {
     guard let process, let look = ProcessLook(process.pid) else { return false }
     return !look.isDead && look.startTicks == process.startTicks
   }
@@ -94,10 +94,10 @@ extension Survivors.Found {
     }
   }
 
-  func child(of run: RunID) -> RunningChild {
+  func child(of run: RunID, began: ProcessIdentity? = nil) -> RunningChild {
     switch self {
-    case .child(let identity): RunningChild(own: identity, run: run)
-    case .stranger(let process): RunningChild(process, run: run)
+    case .child(let identity): RunningChild(own: identity, run: run, began: began)
+    case .stranger(let process): RunningChild(process, run: run, began: began)
     }
   }
 
@@ -182,8 +182,15 @@ extension RunTable {
       return drain(run)
     }
     var readinessKnown = listenAgain(facts, spec, service, kept)
-    if case .descriptor = spec.ready {
+    if case .descriptor(let number) = spec.ready {
       run.readyPipe = kept.readyPipes.removeValue(forKey: run.id).map { OwnedFD(adopting: $0) }
+      if run.readyPipe == nil, let process = adoptee.process, Survivors.lives(process),
+        let again = ReadyPipe.reopen(number, of: process.pid)
+      {
+        // Whoever has got the number since has not got the pipe.
+        run.readyPipe = OwnedFD(adopting: again)
+        readinessKnown = Survivors.lives(process)
+      }
       if run.readyPipe == nil { readinessKnown = false }
     }
     // Checks tell anew, whoever was away.
@@ -205,7 +212,7 @@ extension RunTable {
         return shell.post(service, .emptied(run.id))
       }
       endedUnseen(run, leader, survivors.landscape)
-    case let found?: take(run, found, readinessKnown)
+    case let found?: take(run, found, readinessKnown, began: adoptee.leader)
     }
   }
 
@@ -250,9 +257,12 @@ extension RunTable {
   }
 
   /// - Parameter readinessKnown: Nil where this is the outcome of a start.
-  private func take(_ run: Run, _ found: Survivors.Found, _ readinessKnown: Bool?) {
+  private func take(
+    _ run: Run, _ found: Survivors.Found, _ readinessKnown: Bool?, began: ProcessIdentity? = nil
+  ) {
     let identity = found.identity
-    run.child = found.child(of: run.id)
+    run.child = found.child(of: run.id, began: began)
+    if let began, began != identity { leaders[began.pid] = run.id }
     run.strangersEnd = found.watchEnd(shell.loop) { [weak self, weak run] end in
       guard let self, let run else { return }
       run.strangersEnd = nil

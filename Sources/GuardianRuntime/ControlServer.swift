@@ -342,6 +342,7 @@ final class ControlServer {
     case .stop(let name, let untilBoot, let wait): order(.stop(untilBoot: untilBoot), name, wait, call, key, client)
     case .restart(let name, let wait): order(.restart, name, wait, call, key, client)
     case .release(let name, let wait): order(.release, name, wait, call, key, client)
+    case .reloadService(let name, let wait): order(.reload, name, wait, call, key, client)
     case .reset(let name, let wait): order(.reset, name, wait, call, key, client)
     case .hold(let name, let milliseconds, let wait):
       guard milliseconds >= 0 else { return reply { Reply.error(.invalidParameter("for_ms"), into: &$0) } }

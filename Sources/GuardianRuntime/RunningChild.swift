@@ -4,16 +4,21 @@ import GuardianModel
 
 /// A process of guardian's with all that it has brought into the world.
 final class RunningChild {
-  let pid: Int32
+  /// The process that it began with.
+  let leader: Int32
+  private(set) var pid: Int32
   private var handle: OwnedFD?
   private let pending: PendingSpawn?
   private let set: ProcessSet
   private var mainLives = true
+  /// It has not been reaped, so that its number is surely its own.
+  private var leaderLives = true
   private var adopted: AdoptedProcess?
   private var isOwn = false
 
   init(_ child: consuming Child, run: RunID) {
     pid = child.pid
+    leader = child.pid
     set = ProcessSet(leader: child.pid, run: run)
     pending = nil
     handle = child.takeHandle()
@@ -22,24 +27,37 @@ final class RunningChild {
   /// One that has not come to its exec yet, and whose own report nobody waits for.
   init(_ pending: PendingSpawn, run: RunID) {
     pid = pending.pid
+    leader = pending.pid
     set = ProcessSet(leader: pending.pid, run: run)
     self.pending = pending
     handle = nil
   }
 
   /// Guardian's own child that an earlier program of the same process started.
-  init(own process: ProcessIdentity, run: RunID) {
+  ///
+  /// - Parameter began: The process that the run began with, where that is another one.
+  init(own process: ProcessIdentity, run: RunID, began: ProcessIdentity? = nil) {
     pid = process.pid
-    set = ProcessSet(leader: process.pid, run: run)
+    leader = began?.pid ?? process.pid
+    leaderLives = began.map { Self.isOwn($0) } ?? true
+    set = ProcessSet(leader: leader, run: run)
     pending = nil
     handle = try? ProcessHandle.open(process.pid)
     isOwn = true
   }
 
   /// One that an earlier guardian started, and that has another parent now.
-  init(_ process: AdoptedProcess, run: RunID) {
+  ///
+  /// - Parameter began: As above. Where that is still guardian's own child, the set is found as that of any such run.
+  init(_ process: AdoptedProcess, run: RunID, began: ProcessIdentity? = nil) {
     pid = process.pid
-    set = ProcessSet(leader: process.pid, run: run, adoptedStart: process.startTicks)
+    leader = began?.pid ?? process.pid
+    if let began, Self.isOwn(began) {
+      set = ProcessSet(leader: began.pid, run: run)
+    } else {
+      leaderLives = began == nil
+      set = ProcessSet(leader: leader, run: run, adoptedStart: began?.startTicks ?? process.startTicks)
+    }
     pending = nil
     handle = nil
     adopted = process
@@ -48,6 +66,8 @@ final class RunningChild {
   /// What may be left of a run whose main process is gone.
   init(leftoversOf leader: ProcessIdentity, run: RunID) {
     pid = leader.pid
+    self.leader = leader.pid
+    leaderLives = false
     set = ProcessSet(leader: leader.pid, run: run, adoptedStart: leader.startTicks)
     pending = nil
     handle = nil
@@ -79,7 +99,7 @@ final class RunningChild {
   /// To everybody that is left. With KILL as often as new ones turn up, since they may fork meanwhile.
   func signalSet(_ signal: Signal, orphans: () -> Orphans) {
     for _ in 0..<(signal == .kill ? 8 : 1) {
-      let members = set.members(orphans(), mainLives: mainLives)
+      let members = set.members(orphans(), mainLives: leaderLives)
       if members.isEmpty || ProcessSet.signal(members, signal) == 0 { break }
     }
     if mainLives { self.signal(signal) }
@@ -88,9 +108,29 @@ final class RunningChild {
   /// It has been reaped: from here on its pid may be another's.
   func mainEnded() {
     mainLives = false
+    if pid == leader { leaderLives = false }
     handle = nil
     adopted = nil
   }
+
+  private static func isOwn(_ process: ProcessIdentity) -> Bool {
+    guard let look = ProcessLook(process.pid) else { return false }
+    return look.startTicks == process.startTicks && look.parent == getpid()
+  }
+
+  /// `pid` as one of the run's processes, if it can be proved to be one now.
+  func member(_ pid: Int32) -> ProcessLook? { set.member(pid, leaderLives: leaderLives) }
+
+  /// Another process of the set is the main one from now on.
+  func moveMain(to process: AdoptedProcess) {
+    pid = process.pid
+    handle = nil
+    isOwn = false
+    adopted = process
+  }
+
+  /// What it began with has been reaped, and is not its main process.
+  func leaderEnded() { leaderLives = false }
 
   /// The main process has not ended.
   var isAlive: Bool { mainLives }
@@ -99,5 +139,5 @@ final class RunningChild {
   func remaining(in landscape: Landscape) -> Int { set.members(in: landscape).count }
 
   /// How many are alive besides a main process that has ended.
-  func remaining(_ orphans: Orphans) -> Int { set.members(orphans, mainLives: mainLives).count }
+  func remaining(_ orphans: Orphans) -> Int { set.members(orphans, mainLives: leaderLives).count }
 }

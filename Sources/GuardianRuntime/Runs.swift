@@ -75,6 +75,11 @@ final class ServiceFacts {
   var log = ""
   var notes: [String] = []
   var droppedNotifications = 0
+  /// READY=1 of what is ready, and more like it.
+  var ignoredNotifications = 0
+  var said = Said()
+  /// The last ERRNO; 0: none.
+  var errorNumber: Int32 = 0
   var lastDropLine = Instant(nanoseconds: .min)
   /// What the last round of repairs came to, as in `fix-aof done, drop-cache failed: exit 1`.
   var repairs = "", repairRound = 0
@@ -106,10 +111,14 @@ extension SpawnFailure {
 /// All runs: starts them, signals them, notices their readiness, words and ends.
 final class RunTable {
   unowned let shell: Shell
-  private var runs: [RunID: Run] = [:]
+  var runs: [RunID: Run] = [:]
   /// Starts that an earlier guardian has carried out and not written down.
   var alreadyBorn: [RunID: Survivors.Born] = [:]
-  private var byPid: [Int32: RunID] = [:]
+  var byPid: [Int32: RunID] = [:]
+  /// Processes that runs began with and that are not their main processes any more.
+  var leaders: [Int32: RunID] = [:]
+  /// To be closed when what was heard before them has been handled.
+  var barriers: [Int32] = []
   private(set) var facts: [ServiceID: ServiceFacts] = [:]
   private var draining: [RunID] = []
   private var drainTimer: EventSource?
@@ -120,7 +129,7 @@ final class RunTable {
   /// then the look comes at once.
   private static let drainPause = Duration.milliseconds(200)
   /// Datagrams taken from one socket at a time, so that a talkative service cannot hold up the others.
-  private static let datagramsAtOnce = 16
+  static let datagramsAtOnce = 16
 
   init(_ shell: Shell) throws(SystemError) {
     self.shell = shell
@@ -134,7 +143,12 @@ final class RunTable {
   var all: some Sequence<Run> { runs.values }
   /// Deaths under a debugger are told from others.
   var noticesTracers: Bool { tracers != nil }
-  func isMain(_ pid: Int32) -> Bool { byPid[pid] != nil }
+  /// Whether the process is the one that a run began with: whatever else is guardian's child is to be found as an orphan.
+  func isMain(_ pid: Int32) -> Bool {
+    if leaders[pid] != nil { return true }
+    guard let id = byPid[pid], let run = runs[id] else { return false }
+    return run.child.map { $0.leader == pid } ?? true
+  }
 
   func facts(of service: ServiceID) -> ServiceFacts {
     if let known = facts[service] { return known }
@@ -155,6 +169,8 @@ final class RunTable {
     runs[run.id] = run
     facts(of: service).run = run.id
     facts(of: service).statusText = ""
+    facts(of: service).said = Said()
+    facts(of: service).errorNumber = 0
     let files = request.spec.process.environmentFiles
     guard !files.isEmpty else { return spawn(run, fileEnvironment: []) }
     let accepted = shell.worker.submit({ EnvironmentFileReader.read(files) }) { [weak self] result in
@@ -200,8 +216,11 @@ final class RunTable {
       if case .descriptor(let number) = spec.ready {
         let pipe = try makePipe()
         run.readyPipe = OwnedFD(adopting: pipe.read)
-        writeEnd = OwnedFD(adopting: pipe.write)
-        spawn.passed = [SpawnRequest.PassedDescriptor(target: number, source: pipe.write)]
+        // With its own reading end the service never dies of SIGPIPE for a guardian that has gone.
+        let source = ReadyPipe.withReader(pipe.write) ?? pipe.write
+        if source != pipe.write { close(pipe.write) }
+        writeEnd = OwnedFD(adopting: source)
+        spawn.passed.append(SpawnRequest.PassedDescriptor(target: number, source: source))
       }
       if let failure = spawn.handOn(spec.process.sockets, of: shell.kept.sockets, ready: spec.ready, &environment) {
         return failed(run, failure)
@@ -287,6 +306,7 @@ final class RunTable {
     run.letGoOfReadiness()
     run.letGoOfStream()
     runs[run.id] = nil
+    if let leader = run.child?.leader, leaders[leader] == run.id { leaders[leader] = nil }
     if byPid[run.pid] == run.id { byPid[run.pid] = nil }
     let facts = facts(of: run.service)
     if facts.run == run.id { facts.run = nil }
@@ -339,7 +359,10 @@ final class RunTable {
 
   /// - Returns: False if the process is no main process of a run.
   func ended(_ end: ChildReaper.Ended, orphans: Orphans) -> Bool {
-    guard let id = byPid[end.pid], let run = runs[id] else { return false }
+    guard let id = byPid[end.pid], let run = runs[id] else {
+      if let id = leaders.removeValue(forKey: end.pid) { runs[id]?.child?.leaderEnded() }
+      return false
+    }
     if case .pending = run.stage {
       // Its report tells whether it came to its exec; only after that is its end the end of a run.
       advance(run)
@@ -349,6 +372,12 @@ final class RunTable {
     // Its last words were said before its end.
     if let facts = facts[run.service], facts.run == id { readNotifications(run.service, facts, atMost: 64) }
     readReadiness(run)
+    if run.pid != end.pid {
+      // One of them was that another process is the main one.
+      if leaders.removeValue(forKey: end.pid) != nil { run.child?.leaderEnded() }
+      return false
+    }
+    run.strangersEnd = nil
     run.letGoOfReadiness()
     run.letGoOfStream()
     run.stage = .draining
@@ -427,92 +456,6 @@ final class RunTable {
       shell.log.note(
         .warning, "the journal closed the stream of \(run.request.spec.name): its output is lost until it starts again")
     }
-  }
-
-  // MARK: Notifications
-
-  func makeNotifySocket(_ facts: ServiceFacts, _ spec: ServiceSpec, _ service: ServiceID) throws(SystemError) {
-    if let notify = facts.notify {
-      // What an earlier run has said is nothing that this one says.
-      var held: [Int32] = []
-      for _ in 0..<1024 {
-        guard notify.receive(held: &held) != nil else { break }
-        closeAll(&held)
-      }
-      closeAll(&held)
-      return
-    }
-    try listen(
-      facts,
-      NotifySocket(
-        path: shell.directories.notifySocket(of: spec.name), uid: spec.process.identity?.uid ?? geteuid()),
-      service)
-    if let number = facts.notify?.descriptor { shell.keep(number, of: spec.name) }
-  }
-
-  func listen(_ facts: ServiceFacts, _ notify: NotifySocket, _ service: ServiceID) throws(SystemError) {
-    let source = try notify.onReadable(shell.loop) { [weak self, weak facts] in
-      if let self, let facts { readNotifications(service, facts, atMost: Self.datagramsAtOnce) }
-    }
-    // Beyond this it waits for the next tenth of a second, and its senders with it.
-    source.limit(to: 100, within: .milliseconds(100))
-    facts.notify = notify
-    facts.notifySource = source
-  }
-
-  func readNotifications(_ service: ServiceID, _ facts: ServiceFacts, atMost limit: Int) {
-    guard let notify = facts.notify else { return }
-    var held: [Int32] = []
-    for _ in 0..<limit {
-      guard let datagram = notify.receive(held: &held) else { break }
-      if let run = facts.run.flatMap({ runs[$0] }) {
-        hear(datagram, run, facts)
-      }
-      // Only now: whoever sent BARRIER=1 waits for this.
-      closeAll(&held)
-    }
-    closeAll(&held)
-  }
-
-  private func hear(_ datagram: NotifyDatagram, _ run: Run, _ facts: ServiceFacts) {
-    let owner = run.request.spec.process.identity?.uid ?? geteuid()
-    switch datagram {
-    case .unusable(let what): dropped(what, run, facts)
-    case .text(let bytes, let pid, let uid):
-      guard uid == 0 || uid == owner else {
-        return dropped("a notification of pid \(pid), uid \(uid), who is neither its user nor root", run, facts)
-      }
-      guard !bytes.isEmpty else { return dropped("an empty notification", run, facts) }
-      for item in NotifyMessage(bytes).items {
-        switch item {
-        // A process that was told to write a newline, or is asked by checks, is not ready by its word here.
-        case .ready: if run.request.spec.ready == .notify { shell.post(run.service, .ready(run.id)) }
-        case .watchdogPing: shell.post(run.service, .watchdogPinged(run.id))
-        case .watchdogTrigger: shell.post(run.service, .watchdogTriggered(run.id))
-        case .extendTimeout(let time):
-          // A service may not put off its own time-out for ever at one stroke: ten of its start time-outs are enough.
-          shell.post(run.service, .timeoutExtended(run.id, min(time, run.request.spec.startTimeout * 10)))
-        case .status(let text): facts.statusText = text
-        case .reloading, .stopping: break
-        }
-      }
-    }
-  }
-
-  private func dropped(_ what: String, _ run: Run, _ facts: ServiceFacts) {
-    facts.droppedNotifications += 1
-    let now = SystemClocks.monotonic()
-    guard now > facts.lastDropLine + .minute else { return }
-    facts.lastDropLine = now
-    shell.log.note(
-      .warning,
-      "\(run.request.spec.name): dropped \(what)"
-        + (facts.droppedNotifications > 1 ? " (\(facts.droppedNotifications) so far)" : ""))
-  }
-
-  private func closeAll(_ held: inout [Int32]) {
-    for descriptor in held { close(descriptor) }
-    held.removeAll()
   }
 }
 

@@ -225,6 +225,7 @@ final class Shell {
     let events = inbox
     inbox.removeAll(keepingCapacity: events.count <= Self.queueKept)
     for (id, event) in events { fleet.handle(event, for: id, now: now) }
+    runs.closeBarriers()
     let answers = answered
     answered.removeAll(keepingCapacity: answers.count <= Self.queueKept)
     for (id, ticket) in answers { fleet.handle(.saved(ticket), for: id, now: now) }
@@ -668,9 +669,7 @@ final class Shell {
       status.statusText = facts.statusText
       status.notes += facts.notes
       if let story = facts.repairStory { status.notes.append(story) }
-      if facts.droppedNotifications > 0 {
-        status.notes.append("\(facts.droppedNotifications) unusable notifications were dropped")
-      }
+      status.notes += facts.wordsOfItsOwn
     }
     if let why = definitions.stale[name] {
       status.notes.append(

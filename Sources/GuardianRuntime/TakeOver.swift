@@ -57,7 +57,7 @@ package struct TakeOver: Hashable, Sendable {
     package var log = ""
     package var notes: [String] = []
     package var repairs = "", repairRound = 0
-    package var droppedNotifications = 0
+    package var droppedNotifications = 0, ignoredNotifications = 0
     package init(name: String) { self.name = name }
   }
 
@@ -296,6 +296,7 @@ extension TakeOver.Service {
     fields.text(8, repairs)
     fields.number(9, repairRound)
     fields.number(10, droppedNotifications)
+    fields.number(20, ignoredNotifications)
     return fields
   }
   fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
@@ -312,6 +313,7 @@ extension TakeOver.Service {
       case 8: repairs = text(value)
       case 9: repairRound = try count(value)
       case 10: droppedNotifications = try count(value)
+      case 20: ignoredNotifications = try count(value)
       default: break
       }
     }

@@ -253,6 +253,7 @@ extension Shell {
         service.repairs = facts.repairs
         service.repairRound = facts.repairRound
         service.droppedNotifications = facts.droppedNotifications
+        service.ignoredNotifications = facts.ignoredNotifications
       }
       if let run = byService[id], run.pid > 0 {
         var carried = TakeOver.Run(id: run.id, pid: run.pid)
@@ -344,6 +345,7 @@ extension Shell {
       facts.repairs = service.repairs
       facts.repairRound = service.repairRound
       facts.droppedNotifications = service.droppedNotifications
+      facts.ignoredNotifications = service.ignoredNotifications
       if let carried = service.run {
         let run = runs.all.first { $0.id == carried.id }
         run?.sentKill = carried.sentKill

@@ -38,7 +38,7 @@ struct Program {
     switch invocation.verb {
     case .status: return status(invocation)
     case .start, .stop, .restart, .release, .reset, .hold: return order(invocation)
-    case .reload: return reload(invocation)
+    case .reload: return invocation.names.isEmpty ? reload(invocation) : order(invocation)
     case .plan: return plan(invocation)
     case .check: return check(invocation)
     case .upgrade: return upgrade(invocation)
@@ -225,7 +225,8 @@ struct Program {
     case .release: return .release(name: name, wait: wait)
     case .reset: return .reset(name: name, wait: wait)
     case .hold: return .hold(name: name, milliseconds: invocation.holdMilliseconds, wait: wait)
-    case .start, .status, .reload, .plan, .check, .upgrade, .version, .help: return .start(name: name, wait: wait)
+    case .reload: return .reloadService(name: name, wait: wait)
+    case .start, .status, .plan, .check, .upgrade, .version, .help: return .start(name: name, wait: wait)
     }
   }
 

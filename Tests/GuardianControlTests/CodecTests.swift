@@ -21,6 +21,8 @@ import Testing
       expected: .stop(name: "web", untilBoot: true, wait: true)),
     Case(method: "Restart", parameters: #"{"name":"web"}"#, expected: .restart(name: "web", wait: true)),
     Case(method: "Release", parameters: #"{"name":"web"}"#, expected: .release(name: "web", wait: true)),
+    Case(
+      method: "ReloadService", parameters: #"{"name":"web"}"#, expected: .reloadService(name: "web", wait: true)),
     Case(method: "Reset", parameters: #"{"name":"web"}"#, expected: .reset(name: "web", wait: true)),
     Case(
       method: "Hold", parameters: #"{"name":"web","for_ms":1800000}"#,
@@ -42,7 +44,7 @@ import Testing
     let requests: [ControlRequest] = [
       .list(names: nil, brief: true), .list(names: ["web", "ü\"\\\n"], brief: false), .start(name: "a", wait: false),
       .stop(name: "a", untilBoot: true, wait: true), .restart(name: "a", wait: true), .release(name: "a", wait: true),
-      .reset(name: "a", wait: false), .hold(name: "a", milliseconds: 0, wait: true), .reload,
+      .reset(name: "a", wait: false), .reloadService(name: "a", wait: false), .hold(name: "a", milliseconds: 0, wait: true), .reload,
       .upgrade, .resetGuardian, .plan(name: "a", fromStart: true), .summary, .version,
     ]
     var bytes: [UInt8] = []
@@ -429,7 +431,7 @@ import Testing
     let requests: [ControlRequest] = [
       .list(names: ["a"], brief: true), .start(name: "a", wait: true), .stop(name: "a", untilBoot: true, wait: true),
       .restart(name: "a", wait: true), .release(name: "a", wait: true), .reset(name: "a", wait: true),
-      .hold(name: "a", milliseconds: 1, wait: true), .reload, .upgrade, .resetGuardian,
+      .reloadService(name: "a", wait: true), .hold(name: "a", milliseconds: 1, wait: true), .reload, .upgrade, .resetGuardian,
       .plan(name: "a", fromStart: true), .summary,
       .version,
     ]

@@ -32,7 +32,8 @@ extension Invocation {
     case .reset: return "reset"
     case .hold where holdMilliseconds == 0: return "hold ended"
     case .hold: return "held for \(shortTime(milliseconds: holdMilliseconds))"
-    case .status, .reload, .plan, .check, .upgrade, .version, .help: return "done"
+    case .reload: return "reloaded"
+    case .status, .plan, .check, .upgrade, .version, .help: return "done"
     }
   }
 }
@@ -154,6 +155,9 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     case .fromStart: invocation.fromStart = true
     case .help, .version: break
     }
+  }
+  if invocation.verb == .reload, invocation.names.isEmpty, !invocation.wait {
+    throw UsageFault(text: "--no-wait goes with 'reload' only where services are named")
   }
   if invocation.verb == .hold, !seen.contains(where: { $0.option == .holdFor }) {
     throw UsageFault(text: "'hold' needs a time: --for 30min")

@@ -24,7 +24,7 @@ extension ControlCall {
         json.bool(true)
       }
     case .start(let name, let wait), .restart(let name, let wait), .release(let name, let wait),
-      .reset(let name, let wait):
+      .reset(let name, let wait), .reloadService(let name, let wait):
       named(name, wait: wait)
     case .stop(let name, let untilBoot, let wait):
       named(name, wait: wait)
@@ -67,6 +67,7 @@ extension ControlRequest {
     case .release: "Release"
     case .reset: "Reset"
     case .hold: "Hold"
+    case .reloadService: "ReloadService"
     case .reload: "Reload"
     case .upgrade: "Upgrade"
     case .resetGuardian: "ResetGuardian"

@@ -74,7 +74,7 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
     services.reserveCapacity(Reply.chunk)
     for element in list.elements { services.append(try decodeService(element, brief: brief)) }
     return .services(services, missing: try optionalStrings(p, "missing"))
-  case .start, .stop, .restart, .release, .reset, .hold, .resetGuardian:
+  case .start, .stop, .restart, .release, .reset, .hold, .reloadService, .resetGuardian:
     return .done(note: try optionalText(p, "note") ?? "")
   case .reload:
     var change = ReloadChange()

@@ -6,9 +6,9 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
 
   package var names: Names {
     switch self {
-    case .status, .help: .any
+    case .status, .reload, .help: .any
     case .start, .stop, .restart, .release, .reset, .hold, .plan: .some
-    case .reload, .check, .upgrade, .version: .none
+    case .check, .upgrade, .version: .none
     }
   }
 
@@ -18,7 +18,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .start: "start, and wait until ready"
     case .stop: "stop, and keep stopped over reboots"
     case .restart: "stop and start; step and strikes are kept"
-    case .reload: "read the configuration again"
+    case .reload: "read the configuration again; with names: the services' own reload"
     case .release: "let out of quarantine, with a fresh ladder"
     case .reset: "clear strikes, step and delay; start or stop nothing"
     case .hold: "neither start, stop nor repair for a time"
@@ -56,7 +56,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     switch self {
     case .runtime, .user, .system, .json, .help, .version: nil
     case .config: [.check, .plan]
-    case .noWait: [.start, .stop, .restart, .release, .reset, .hold]
+    case .noWait: [.start, .stop, .restart, .reload, .release, .reset, .hold]
     case .untilBoot: [.stop]
     case .guardian: [.reset]
     case .holdFor: [.hold]
