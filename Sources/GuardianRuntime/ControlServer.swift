@@ -262,11 +262,12 @@ final class ControlServer {
 
   /// Answers what has been asked, sends what can be sent, and decides what to wait for.
   private func go(on key: Int, _ client: Client) {
-    fill(key, client)
+    let isCutShort = fill(key, client)
     guard send(client) else { return close(key) }
     if client.closing, client.unsent == 0, client.answering.isNothing { return close(key) }
     var waits: IOEvents = []
-    if client.unsent > 0 || isListing(client) { waits.insert(.write) }
+    // All of a long answer may have gone out at once: nothing else would wake this up for the request behind it.
+    if client.unsent > 0 || isListing(client) || isCutShort { waits.insert(.write) }
     if client.connection.mayRead, !client.closing, client.unsent < Self.outputBound { waits.insert(.read) }
     if waits != client.waits {
       client.waits = waits
@@ -301,23 +302,26 @@ final class ControlServer {
     return true
   }
 
-  private func fill(_ key: Int, _ client: Client) {
+  /// - Returns: Whether there may be requests that could be answered as soon as there is room and time.
+  private func fill(_ key: Int, _ client: Client) -> Bool {
     // One chunk of a list, or a handful of requests, each time: others want to be served too.
     for _ in 0..<8 {
-      guard client.unsent < Self.outputBound else { return }
+      guard client.unsent < Self.outputBound else { return true }
       switch client.answering {
-      case .order, .reload, .upgrade: return
-      case .list: return nextChunk(client)
+      case .order, .reload, .upgrade: return false
+      case .list:
+        nextChunk(client)
+        return true
       case .nothing: break
       }
       switch client.connection.next() {
-      case nil: return
+      case nil: return false
       case .reply(let bytes)?:
         client.output += isPermitted(client.socket.peer) ? bytes : Self.notPermitted
       case .close(let bytes)?:
         client.output += bytes
         client.closing = true
-        return
+        return false
       case .call(let call)?:
         guard isPermitted(client.socket.peer) else {
           // Each of his calls gets this answer, until his patience, not ours, is over.
@@ -327,6 +331,7 @@ final class ControlServer {
         answer(call, key, client)
       }
     }
+    return true
   }
 
   private static let notPermitted = Reply.error(

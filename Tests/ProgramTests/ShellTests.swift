@@ -254,6 +254,18 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `a request behind one whose answer was long and went out at once is answered too`() async throws {
+      let scratch = try Scratch()
+      let yaml = "command: [/bin/true]\nstart: manual\nstartup-window: 1h\nlog: none\n"
+      // A warning for each of them: more than is kept for a client before it reads, less than a socket takes at once.
+      var services: [String: String] = [:]
+      for number in 0..<300 { services["s\(number)"] = yaml }
+      let guardian = try await Guardian(scratch, services: services)
+      let answer = try await guardian.control("status")
+      #expect(answer.output.contains("300 services:") && answer.output.contains("s299"), "\(answer.error)")
+      try await guardian.stop()
+    }
+
     @Test func `makes its control socket again when somebody has removed it`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(scratch, services: ["good": Self.sleeper])
