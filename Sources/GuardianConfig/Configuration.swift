@@ -42,6 +42,7 @@ package enum Configuration {
     if decoder.log.blocked { return ParsedHost(host: nil, diagnostics: diagnostics) }
     var host = HostSpec(defaults: ServiceDefaults(node: read.defaults, reported: Set(diagnostics)))
     host.historyEvents = read.historyEvents ?? host.historyEvents
+    host.groups = read.groups ?? host.groups
     return ParsedHost(host: host, diagnostics: diagnostics)
   }
 
@@ -74,6 +75,8 @@ package struct HostSpec: Sendable {
   package var defaults = ServiceDefaults.none
   /// Of each, events and runs: that many are kept.
   package var historyEvents = 100_000
+  /// Whether control groups are used. In force from guardian's start on.
+  package var groups = GroupsWish.automatic
   package init() {}
   init(defaults: ServiceDefaults) { self.defaults = defaults }
 }

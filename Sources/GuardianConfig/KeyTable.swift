@@ -40,6 +40,7 @@ package struct KeyTable: Sendable {
   /// guardian.yaml.
   package static let host = KeyTable([
     Key("defaults", "mapping of service keys", "{}", "what every service has that does not say otherwise", ""),
+    Key("cgroup", "auto | off | path", "auto", "whether each run has a control group of its own", ""),
     Key("history", "mapping", "{events: 100000}", "how much is kept of what has happened", ""),
     Key("history.events", "number", "100000", "events, and runs with their ends, the latest", ""),
   ])
@@ -80,6 +81,15 @@ package struct KeyTable: Sendable {
     Key("limits.cpu-time", "duration | unlimited", "guardian's own", "processor time", "limits: {cpu-time: 1h}"),
     Key("limits.data", "size | unlimited", "guardian's own", "data segment", "limits: {data: 1G}"),
     Key(
+      "limits.memory", "size | unlimited", "", "memory of all its processes together, by their control group",
+      "limits: {memory: 1G}"),
+    Key(
+      "limits.tasks", "number from 1 | unlimited", "", "processes and threads of its control group",
+      "limits: {tasks: 512}"),
+    Key(
+      "limits.cpu-weight", "1 … 10000", "100 of the kernel's", "share of the processor beside other control groups",
+      "limits: {cpu-weight: 50}"),
+    Key(
       "oom-score-adjust", "-1000 … 1000", "0, or guardian's own where that is higher",
       "how soon the kernel kills it for memory", "oom-score-adjust: 200"),
     Key(
@@ -110,6 +120,15 @@ package struct KeyTable: Sendable {
     Key("stop", "mapping", "{}", "how it is ended", "stop: {signal: INT}"),
     Key("stop.signal", "signal name", "TERM", "what the main process gets first", "stop: {signal: QUIT}"),
     Key("stop.timeout", "duration", "10s", "shared by all its processes; then KILL", "stop: {timeout: 30s}"),
+    Key(
+      "stop.then", "list of mappings", "[]", "further signals before KILL, each with its time",
+      "stop: {then: [{signal: INT, timeout: 5s}]}"),
+    Key(
+      "stop.then[].signal", "signal name", "", "what the main process gets, or the rest once that has ended",
+      "stop: {then: [{signal: QUIT}]}"),
+    Key(
+      "stop.then[].timeout", "duration", "that of the stop", "how long it is given",
+      "stop: {then: [{signal: INT, timeout: 3s}]}"),
     Key(
       "stop.leftovers", "kill | term", "kill", "what the rest gets after a crash of the main process",
       "stop: {leftovers: term}"),

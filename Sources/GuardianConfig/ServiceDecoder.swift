@@ -19,10 +19,37 @@ struct ServiceDecoder {
   // MARK: guardian.yaml
 
   /// - Returns: The value of `defaults`, checked as a service would be.
-  mutating func host(_ root: Node) -> (defaults: Node?, historyEvents: Int?) {
-    guard let top = fields(of: root, at: "", in: .host, called: "guardian.yaml") else { return (nil, nil) }
+  mutating func host(_ root: Node) -> (defaults: Node?, historyEvents: Int?, groups: GroupsWish?) {
+    guard let top = fields(of: root, at: "", in: .host, called: "guardian.yaml") else { return (nil, nil, nil) }
     let history = fields(of: top["history"], at: "history", in: .host, called: "'history'")
-    return (hostDefaults(top), integer(history?["events"], "'history.events'", 100...10_000_000))
+    return (
+      hostDefaults(top), integer(history?["events"], "'history.events'", 100...10_000_000), groups(top["cgroup"])
+    )
+  }
+
+  private mutating func groups(_ node: Node?) -> GroupsWish? {
+    guard let node else { return nil }
+    guard let text = text(node, "'cgroup'") else { return nil }
+    switch text {
+    case "auto": return .automatic
+    case "off": return .off
+    default:
+      guard text.hasPrefix("/") else {
+        wrong(node, "'cgroup'", "auto, off, or a path", suggestion: nearestWord(to: text, among: ["auto", "off"]))
+        return nil
+      }
+      let parts = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+      guard text != "/", !parts.contains(where: { ["", ".", ".."].contains($0) || $0.utf8.count > 255 }) else {
+        fault(
+          node, "'cgroup' cannot be '\(text)'",
+          "it is the name of a control group as /proc/PID/cgroup has it, as in /guardian")
+        return nil
+      }
+      if text.hasPrefix("/sys/fs/cgroup") {
+        fault(node, "'cgroup' starts with '/sys/fs/cgroup'", "the place of the mount is left out, as in /guardian")
+      }
+      return .path(text)
+    }
   }
 
   private mutating func hostDefaults(_ fields: Fields) -> Node? {
@@ -234,6 +261,37 @@ struct ServiceDecoder {
       }
       spec.process.limits.append(ResourceLimit(resource, value))
     }
+    groupLimits(limits, &spec)
+  }
+
+  /// Whether the kernel has the controllers is known when guardian runs; `status` and `version` tell.
+  private mutating func groupLimits(_ limits: Fields, _ spec: inout ServiceSpec) {
+    if let node = limits["memory"], let text = plain(node) {
+      if text == "unlimited" {
+        spec.process.groupLimits.memory = .max
+      } else if let value = Scalars.size(text) {
+        spec.process.groupLimits.memory = value
+        if value < 1 << 20 {
+          fault(node, "'memory' must be at least 1M", "with less the program cannot even be loaded")
+        }
+      } else {
+        wrong(node, "'memory'", "a size, or 'unlimited'", Scalars.sizeForm)
+      }
+    } else if let node = limits["memory"] {
+      wrong(node, "'memory'", "a size, or 'unlimited'", Scalars.sizeForm)
+    }
+    if let node = limits["tasks"] {
+      if plain(node) == "unlimited" {
+        spec.process.groupLimits.tasks = .max
+      } else if let value = plain(node).flatMap({ Scalars.integer(Array($0.utf8)) }), value >= 1 {
+        spec.process.groupLimits.tasks = UInt64(value)
+      } else {
+        wrong(node, "'tasks'", "a number from 1, or 'unlimited'", "processes and threads are tasks")
+      }
+    }
+    if let value = integer(limits["cpu-weight"], "'cpu-weight'", 1...10_000) {
+      spec.process.groupLimits.cpuWeight = UInt64(value)
+    }
   }
 
   private mutating func ready(_ node: Node) -> Readiness? {
@@ -311,18 +369,7 @@ struct ServiceDecoder {
 
   private mutating func stop(_ node: Node?, _ spec: inout ServiceSpec) {
     guard let fields = fields(of: node, at: "stop", called: "'stop'") else { return }
-    if let node = fields["signal"], let text = text(node, "'signal'") {
-      if let signal = Scalars.signal(text) {
-        spec.stop.signal = signal
-        if ["STOP", "TSTP", "TTIN", "TTOU", "CONT", "CHLD"].contains(signal.description) {
-          fault(node, "'signal' cannot be \(signal)", "it ends no process")
-        }
-      } else {
-        wrong(
-          node, "'signal'", "the name of a signal", "as in TERM, INT or RTMIN+3",
-          suggestion: nearestWord(to: text.hasPrefix("SIG") ? String(text.dropFirst(3)) : text, among: Signal.names))
-      }
-    }
+    spec.stop.signal = stopSignal(fields["signal"]) ?? spec.stop.signal
     if let node = fields["timeout"], let value = duration(node, "'timeout'") {
       spec.stop.timeout = value
       if value == .zero && spec.stop.signal != .kill {
@@ -330,6 +377,41 @@ struct ServiceDecoder {
       }
     }
     spec.stop.leftovers = word(fields["leftovers"], "'leftovers'", StopSpec.Leftovers.self) ?? spec.stop.leftovers
+    for node in list(fields["then"], "'then'") ?? [] {
+      guard let fields = self.fields(of: node, at: "stop.then[]", called: "an entry of 'then'") else { continue }
+      if fields["signal"] == nil {
+        fault(node, "an entry of 'then' without 'signal'", "it is {signal: INT, timeout: 5s}; KILL follows by itself")
+      }
+      var step = StopStep(signal: .term, timeout: spec.stop.timeout)
+      step.signal = stopSignal(fields["signal"]) ?? step.signal
+      step.timeout = duration(fields["timeout"], "'timeout'") ?? step.timeout
+      if step.signal == .kill {
+        fault(node, "'then' cannot name KILL", "KILL follows by itself when the last of them has had its time")
+      }
+      spec.stop.then.append(step)
+    }
+    if spec.stop.then.count > Self.mostStopSteps {
+      fault(fields["then"], "'then' has more than \(Self.mostStopSteps) entries", "somebody waits for the stop to end")
+    }
+    if spec.stop.signal == .kill, !spec.stop.then.isEmpty {
+      warn(fields["then"], "'then' has no effect", "after KILL there is nothing left to signal")
+    }
+  }
+
+  private static let mostStopSteps = 8
+
+  private mutating func stopSignal(_ node: Node?) -> Signal? {
+    guard let node, let text = text(node, "'signal'") else { return nil }
+    guard let signal = Scalars.signal(text) else {
+      wrong(
+        node, "'signal'", "the name of a signal", "as in TERM, INT or RTMIN+3",
+        suggestion: nearestWord(to: text.hasPrefix("SIG") ? String(text.dropFirst(3)) : text, among: Signal.names))
+      return nil
+    }
+    if ["STOP", "TSTP", "TTIN", "TTOU", "CONT", "CHLD"].contains(signal.description) {
+      fault(node, "'signal' cannot be \(signal)", "it ends no process")
+    }
+    return signal
   }
 
   private mutating func restart(_ node: Node?) -> RestartPolicy? {

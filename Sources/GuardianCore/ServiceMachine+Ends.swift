@@ -27,7 +27,27 @@ extension ServiceMachine {
     phase = .stopping(run, stop)
   }
 
-  mutating func kill(_ run: Run, _ stop: Stop, _ turn: inout Turn) {
+  /// A step of the stop sequence has had its time.
+  mutating func nextStopStep(_ run: Run, _ stop: Stop, _ turn: inout Turn) {
+    // What a crash has left over gets one signal.
+    guard stop.killedAt == nil, stop.purpose != .death, stop.step + 1 < spec.stop.steps else {
+      return kill(run, stop, &turn)
+    }
+    var stop = stop
+    stop.step += 1
+    let step = spec.stop.step(stop.step)
+    if run.stage != .up {
+      stop.owed = step.signal
+    } else if stop.death == nil {
+      turn.actions.append(.signal(run.id, step.signal))
+    } else {
+      turn.actions.append(.signalSet(run.id, step.signal))
+    }
+    stop.killAt = turn.now.monotonic + step.timeout
+    phase = .stopping(run, stop)
+  }
+
+  private mutating func kill(_ run: Run, _ stop: Stop, _ turn: inout Turn) {
     var stop = stop
     if run.stage != .up {
       stop.owed = .kill

@@ -93,8 +93,10 @@ extension ServiceMachine {
       case .death: .death
       case .leaving: .leaving
       }
-    return LiveStop(
+    var live = LiveStop(
       purpose: purpose, killAt: stop.killAt, killed: stop.killedAt != nil, death: stop.death, thenStart: stop.thenStart)
+    live.step = stop.step
+    return live
   }
 
   private static func live(_ repair: Repair) -> LiveRepair {
@@ -315,6 +317,7 @@ extension ServiceMachine {
     stop.killedAt = live.killed ? now.monotonic : nil
     stop.death = live.death
     stop.thenStart = live.thenStart
+    stop.step = live.step
     return stop
   }
 
@@ -460,8 +463,8 @@ extension ServiceMachine {
         // Whether its signal was sent before guardian went, nobody knows; to be told twice does no harm.
         stop.killAt = stop.killAt + absence
         if stop.death == nil {
-          var signal = spec.stop.signal
-          if case .fault(.watchdog) = stop.purpose { signal = .abrt }
+          var signal = spec.stop.step(stop.step).signal
+          if case .fault(.watchdog) = stop.purpose, stop.step == 0 { signal = .abrt }
           if stop.purpose != .leaving { turn.actions.append(.signal(id, signal)) }
         } else if case .death = stop.purpose, spec.stop.leftovers == .kill {
           turn.actions.append(.signalSet(id, .kill))

@@ -124,7 +124,9 @@ extension ServiceMachine {
       case .terminated(let killAt): return at(killAt, "kill-\(what)")
       case .saving, .adopting, .killed, nil: return nil
       }
-    case .stopping(_, let stop): return at(stop.killAt, "kill")
+    case .stopping(_, let stop):
+      let more = stop.killedAt == nil && stop.purpose != .death && stop.step + 1 < spec.stop.steps
+      return at(stop.killAt, more ? "next-signal" : "kill")
     case .quarantined:
       guard let trial = record.quarantine?.nextTrial, record.wanted == .up, !shuttingDown, !removed else { return nil }
       return at(record.hold.map { max($0.until, trial) } ?? trial, "trial")

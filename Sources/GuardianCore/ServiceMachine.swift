@@ -191,8 +191,10 @@ package struct ServiceMachine: Hashable, Sendable {
       case leaving
     }
     package var purpose: Purpose
-    /// KILL is due then, and again every five seconds until nothing is left.
+    /// The next step of the sequence is due then, KILL after the last, and again every five seconds until nothing is left.
     package var killAt: Instant
+    /// Of the signals before KILL, which one was sent last.
+    package var step = 0
     package var killedAt: Instant?
     /// The main process has ended.
     package var death: Death?
@@ -607,7 +609,7 @@ extension ServiceMachine {
     case .starting(let run), .running(let run), .stopping(let run, _):
       if run.stage == .adopting { return }
       if case .stopping(_, let stop) = phase {
-        if !interrupted, due(stop.killAt) { kill(run, stop, &turn) }
+        if !interrupted, due(stop.killAt) { nextStopStep(run, stop, &turn) }
         return
       }
       if case .starting = phase {

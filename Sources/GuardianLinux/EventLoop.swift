@@ -108,6 +108,7 @@ package struct IOEvents: OptionSet, Sendable {
   package let rawValue: UInt32
   package init(rawValue: UInt32) { self.rawValue = rawValue }
   package static let read = IOEvents(rawValue: 0x001)
+  package static let urgent = IOEvents(rawValue: 0x002)
   package static let write = IOEvents(rawValue: 0x004)
   package static let error = IOEvents(rawValue: 0x008)
   package static let hangUp = IOEvents(rawValue: 0x010)

@@ -1,3 +1,4 @@
+import CSystemd
 import Glibc
 
 /// journald's two sockets: one stream for each run's output, and datagrams for guardian's own records.

@@ -12,6 +12,11 @@ package struct ProcessLook: Hashable, Sendable {
 
   package var isDead: Bool { state == UInt8(ascii: "Z") || state == UInt8(ascii: "X") || state == UInt8(ascii: "x") }
 
+  /// By a signal, not by a debugger.
+  package var isStopped: Bool { state == UInt8(ascii: "T") }
+  /// In the kernel's hands until that is done with whatever it does: it hears no signal.
+  package var isUninterruptible: Bool { state == UInt8(ascii: "D") }
+
   /// Nil where there is no such process, or /proc does not show it.
   package init?(_ pid: Int32) {
     guard pid > 0, let text = FileText.read("/proc/\(pid)/stat", limit: 8192) else { return nil }

@@ -30,6 +30,8 @@ package struct SpawnRequest: Sendable {
   package var hide: [String] = []
   /// For output to the journal, as systemd does it: a child must not die of a journal that restarts.
   package var keepsSIGPIPEIgnored = false
+  /// The directory of the control group in which it is born. Nil: guardian's own.
+  package var group: Int32?
   /// Where the child tells of its birth, for whoever comes after guardian.
   package var mark: BirthMarks.Place?
   /// Takes the way that cannot block the caller even where the quick one would do. For measuring and for tests.

@@ -121,8 +121,9 @@ package final class Spawner {
                   set_identity: request.identity == nil ? 0 : 1, uid: request.identity?.uid ?? 0,
                   gid: request.identity?.gid ?? 0, groups: groups.baseAddress, group_count: groups.count,
                   group_room: groupRoom.baseAddress,
-                  capabilities: request.capabilities.reduce(0) { $0 | 1 << UInt64($1.number) }, keep_sigpipe_ignored: request.keepsSIGPIPEIgnored ? 1 : 0,
-                  own_pid: ownPidText, mark: request.mark?.address, run_high: request.mark?.run.high ?? 0,
+                  capabilities: request.capabilities.reduce(0) { $0 | 1 << UInt64($1.number) },
+                  keep_sigpipe_ignored: request.keepsSIGPIPEIgnored ? 1 : 0, own_pid: ownPidText,
+                  cgroup: request.group ?? -1, mark: request.mark?.address, run_high: request.mark?.run.high ?? 0,
                   run_low: request.mark?.run.low ?? 0,
                   hide: hide.baseAddress, hide_count: hide.count, separate: report == nil ? 0 : 1,
                   report: report ?? -1)

@@ -59,6 +59,14 @@ extension ProcessSpec {
       print.add(limit.resource.rawValue)
       print.add(limit.value)
     }
+    // Nothing where there are none, so that the print of a definition without them stays what it was.
+    for (name, limit) in [
+      ("memory", groupLimits.memory), ("tasks", groupLimits.tasks), ("cpu-weight", groupLimits.cpuWeight),
+    ] {
+      guard let limit else { continue }
+      print.add(name)
+      print.add(limit)
+    }
     print.add(oomScoreAdjust) { $0.add(Int64($1)) }
     print.add(nice) { $0.add(Int64($1)) }
     print.add(plugins) { print, plugin in

@@ -54,6 +54,7 @@ package struct ProcessSpec: Hashable, Sendable {
   package var environmentFiles: [EnvironmentFile] = []
   package var umask: UInt32 = 0o022
   package var limits: [ResourceLimit] = []
+  package var groupLimits = GroupLimits()
   package var oomScoreAdjust: Int32?
   package var nice: Int32?
   /// What it keeps of root's power beside its own user's; ascending, none twice.
@@ -117,6 +118,31 @@ package struct ResourceLimit: Hashable, Sendable {
   }
 }
 
+/// What all processes of a run together may have, by their control group. Nil: no limit of guardian's.
+package struct GroupLimits: Hashable, Sendable {
+  /// Bytes, as memory.max has it; `UInt64.max` is unlimited.
+  package var memory: UInt64?
+  /// Processes and threads, as pids.max has it; `UInt64.max` is unlimited.
+  package var tasks: UInt64?
+  /// 1 … 10000, as cpu.weight has it; 100 is what every group has.
+  package var cpuWeight: UInt64?
+  package init(memory: UInt64? = nil, tasks: UInt64? = nil, cpuWeight: UInt64? = nil) {
+    self.memory = memory
+    self.tasks = tasks
+    self.cpuWeight = cpuWeight
+  }
+  package var isEmpty: Bool { memory == nil && tasks == nil && cpuWeight == nil }
+}
+
+/// Whether guardian may use control groups.
+package enum GroupsWish: Hashable, Sendable {
+  /// Where its own group is delegated to it, or nobody manages the tree.
+  case automatic
+  case off
+  /// Below this group, as /proc/PID/cgroup names it: `/guardian`.
+  case path(String)
+}
+
 package enum StartCondition: String, Hashable, Sendable, CaseIterable { case boot, manual }
 package enum ServiceKind: String, Hashable, Sendable, CaseIterable { case daemon, task }
 package enum Readiness: Hashable, Sendable {
@@ -153,11 +179,30 @@ package enum ReloadSpec: Hashable, Sendable {
 package struct StopSpec: Hashable, Sendable {
   package enum Leftovers: String, Hashable, Sendable, CaseIterable { case kill, term }
   package var signal = Signal.term
-  /// Shared by the main process and the rest; then KILL.
+  /// Shared by the main process and the rest; then what comes `then`, and at last KILL.
   package var timeout = Duration.seconds(10)
+  package var then: [StopStep] = []
   /// What the rest gets after a crash of the main process.
   package var leftovers = Leftovers.kill
   package init() {}
+
+  /// How many signals are sent before KILL.
+  package var steps: Int { 1 + then.count }
+  /// Of the step that is the `index`-th, counted from 0; the last one's for what lies beyond.
+  package func step(_ index: Int) -> StopStep {
+    index < 1 || then.isEmpty ? StopStep(signal: signal, timeout: timeout) : then[min(index, then.count) - 1]
+  }
+  /// Until KILL is due.
+  package var patience: Duration { then.reduce(timeout) { $0 + $1.timeout } }
+}
+
+/// One signal of a stop, and how long it is given.
+package struct StopStep: Hashable, Sendable {
+  package var signal: Signal, timeout: Duration
+  package init(signal: Signal, timeout: Duration) {
+    self.signal = signal
+    self.timeout = timeout
+  }
 }
 
 package struct BackoffSpec: Hashable, Sendable {

@@ -106,6 +106,8 @@ package struct LiveStop: Hashable, Sendable {
   /// How the main process went, where that was seen.
   package var death: Death?
   package var thenStart: Bool
+  /// How many of the signals before KILL have been sent, less one.
+  package var step = 0
   package init(purpose: Purpose, killAt: Instant, killed: Bool, death: Death?, thenStart: Bool) {
     self.purpose = purpose
     self.killAt = killAt

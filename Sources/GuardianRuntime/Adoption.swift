@@ -174,9 +174,10 @@ extension RunTable {
     if adoptee.mainEnded {
       guard let leader = adoptee.process else { return shell.post(service, .emptied(run.id)) }
       run.child = RunningChild(leftoversOf: leader, run: run.id)
+      run.child?.group = shell.groups?.claim(run.id, of: spec, main: nil)
       run.stage = .draining
       enter(run)
-      if run.child?.remaining(in: survivors.landscape) ?? 0 == 0 { return emptied(run) }
+      if run.child?.isEmpty(run.child?.remaining(in: survivors.landscape) ?? 0) ?? true { return emptied(run) }
       shell.post(
         service, .adopted(run.id, pid: leader.pid, startTicks: leader.startTicks, readinessKnown: false))
       return drain(run)
@@ -231,11 +232,12 @@ extension RunTable {
   /// Nobody saw its end; what it has left behind is its own all the same.
   private func endedUnseen(_ run: Run, _ leader: ProcessIdentity, _ landscape: Landscape) {
     run.child = RunningChild(leftoversOf: leader, run: run.id)
+    run.child?.group = shell.groups?.claim(run.id, of: run.request.spec, main: nil)
     run.stage = .draining
     enter(run)
     let leftovers = run.child?.remaining(in: landscape) ?? 0
     shell.post(run.service, .ended(run.id, Death(.unseen, leftovers: leftovers)))
-    if leftovers == 0 { return emptied(run) }
+    if run.child?.isEmpty(leftovers) ?? true { return emptied(run) }
     drain(run)
   }
 
@@ -263,6 +265,8 @@ extension RunTable {
     let identity = found.identity
     run.child = found.child(of: run.id, began: began)
     if let began, began != identity { leaders[began.pid] = run.id }
+    run.child?.group = shell.groups?.claim(run.id, of: run.request.spec, main: identity.pid)
+    run.groupOomKills = run.child?.group.flatMap { $0.groups.oomKills($0.name) }
     run.strangersEnd = found.watchEnd(shell.loop) { [weak self, weak run] end in
       guard let self, let run else { return }
       run.strangersEnd = nil
@@ -330,7 +334,9 @@ extension HookTable {
   func adopt(_ adoptee: Adoptee, _ request: HookRequest, for service: ServiceID, from survivors: Survivors) {
     let found = survivors.find(adoptee)
     guard let found else { return shell.post(service, .hookEnded(adoptee.run, .failed(.unseen))) }
-    let hook = enter(request, service, found.child(of: adoptee.run))
+    let child = found.child(of: adoptee.run)
+    child.group = shell.groups?.claim(adoptee.run, of: nil, main: child.pid)
+    let hook = enter(request, service, child)
     let identity = found.identity
     shell.post(service, .hookAdopted(adoptee.run, pid: identity.pid, startTicks: identity.startTicks))
     hook.strangersEnd = found.watchEnd(shell.loop) { [weak self] end in

@@ -13,9 +13,11 @@ struct DelegatedGroup {
 
   /// Nil unless systemd has started this process and has delegated its group to it.
   init?() {
-    guard Surroundings.startedBySystemd, let own = Self.group(of: "self"), own != "/",
+    guard Surroundings.startedBySystemd, var own = ControlGroups.path(of: "self"), own != "/",
       !own.split(separator: "/").contains("..")
     else { return nil }
+    // Guardian's own place in it.
+    if own.hasSuffix("/supervisor") { own = String(own.dropLast("/supervisor".utf8.count)) }
     // The tree is mounted alone, or beside version 1.
     guard
       let root = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].first(where: {
@@ -25,11 +27,6 @@ struct DelegatedGroup {
     line = own
     directory = root + own
     guard isDelegated(directory) else { return nil }
-  }
-
-  private static func group(of process: String) -> String? {
-    FileText.text("/proc/\(process)/cgroup", limit: 1 << 16)?.split(separator: "\n").first { $0.hasPrefix("0::") }
-      .map { String($0.dropFirst(3)) }
   }
 
   /// Ends everything in the group but this process; waits at most `patience` for it to be gone.
@@ -45,7 +42,7 @@ struct DelegatedGroup {
       for pid in found {
         guard let handle = try? ProcessHandle.open(pid) else { continue }
         // Only now is it certain whom the handle holds.
-        guard let place = Self.group(of: String(pid)), place == line || place.hasPrefix(line + "/") else { continue }
+        guard let place = ControlGroups.path(of: String(pid)), place == line || place.hasPrefix(line + "/") else { continue }
         if (try? ProcessHandle.signal(handle.number, .kill)) == true { ended.insert(pid) }
       }
       guard SystemClocks.monotonic() < deadline else { return ended.count }
@@ -73,6 +70,8 @@ struct DelegatedGroup {
 struct KnownProcesses {
   var leaders: Set<Int32> = []
   var runs: Set<String> = []
+  /// Whoever is in one of these is known: those that are not have been ended already.
+  var groups: ControlGroups?
 
   mutating func insert(_ child: RunningChild, _ run: RunID) {
     if child.isAlive { leaders.insert(child.pid) }
@@ -82,6 +81,7 @@ struct KnownProcesses {
   mutating func insert(_ run: RunID) { runs.insert("INVOCATION_ID=\(run)") }
 
   func contains(_ pid: Int32) -> Bool {
+    if groups?.name(of: pid) != nil { return true }
     var next = pid
     // Bounded, as a chain of parents can change while it is walked.
     for _ in 0..<64 {

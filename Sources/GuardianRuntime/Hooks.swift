@@ -117,7 +117,12 @@ final class HookTable {
     guard let id = byPid.removeValue(forKey: end.pid), let hook = hooks.removeValue(forKey: id) else { return false }
     // A hook's children do not outlive it.
     hook.child?.mainEnded()
-    if hook.child?.remaining(orphans) ?? 0 > 0 { hook.child?.signalSet(.kill, orphans: shell.orphans) }
+    if let group = hook.child?.group {
+      if group.isPopulated { hook.child?.signalSet(.kill, orphans: shell.orphans) }
+      shell.groups?.discard(group.name)
+    } else if hook.child?.remaining(orphans) ?? 0 > 0 {
+      hook.child?.signalSet(.kill, orphans: shell.orphans)
+    }
     let result: HookResult =
       if let failure = hook.child?.failure() {
         .notStarted(failure)
@@ -226,17 +231,26 @@ final class HookTable {
       let json = crashJSON(request)
       _ = write(writeEnd.number, json, json.count)
       spawn.input = .descriptor(readEnd.number)
+      let group = try shell.groups?.hook(request.id)
+      var place: OwnedFD?
+      if let group { place = try group.groups.open(group.name) }
+      spawn.group = place.number
+      defer { _ = place.take() }
       switch shell.spawner.spawn(spawn) {
-      case .failed(let failure): return failure
+      case .failed(let failure):
+        if let group { shell.groups?.discard(group.name) }
+        return failure
       case .started(let child):
         let pid = child.pid
         byPid[pid] = request.id
         hook.child = RunningChild(child, run: request.id)
+        hook.child?.group = group
         tellPid(hook)
       case .pending(let pending):
         let pid = pending.pid
         byPid[pid] = request.id
         hook.child = RunningChild(pending, run: request.id)
+        hook.child?.group = group
         tellPid(hook)
       }
       return nil

@@ -15,6 +15,8 @@ final class RunningChild {
   private var leaderLives = true
   private var adopted: AdoptedProcess?
   private var isOwn = false
+  /// Where it has one, that and nothing else tells who belongs to it.
+  var group: RunGroup?
 
   init(_ child: consuming Child, run: RunID) {
     pid = child.pid
@@ -89,6 +91,15 @@ final class RunningChild {
 
   /// To the main process. One that is gone has got it.
   func signal(_ signal: Signal) {
+    if signal != .kill, let group, group.groups.state(group.name)?.frozen ?? false { group.groups.thaw(group.name) }
+    defer {
+      // Who is stopped hears nothing but KILL.
+      if signal != .kill, signal != .cont, mainLives, ProcessLook(pid)?.isStopped ?? false { deliver(.cont) }
+    }
+    deliver(signal)
+  }
+
+  private func deliver(_ signal: Signal) {
     if let number = handle?.number { _ = try? ProcessHandle.signal(number, signal) }
     if let number = adopted?.pidfd { _ = try? ProcessHandle.signal(number, signal) }
     // No descriptor was to be had for it; nobody else reaps it, so its number is its own as long as it has not ended.
@@ -98,6 +109,20 @@ final class RunningChild {
 
   /// To everybody that is left. With KILL as often as new ones turn up, since they may fork meanwhile.
   func signalSet(_ signal: Signal, orphans: () -> Orphans) {
+    if let group {
+      if signal == .kill {
+        // Where the kernel refuses, each of them by itself.
+        if !group.groups.kill(group.name) {
+          for _ in 0..<8 where group.groups.signal(group.name, .kill) > 0 {}
+        }
+      } else {
+        if group.groups.state(group.name)?.frozen ?? false { group.groups.thaw(group.name) }
+        _ = group.groups.signal(group.name, signal)
+      }
+      // It may have left its group by itself.
+      if mainLives, !group.groups.holds(group.name, pid) { self.signal(signal) }
+      return
+    }
     for _ in 0..<(signal == .kill ? 8 : 1) {
       let members = set.members(orphans(), mainLives: leaderLives)
       if members.isEmpty || ProcessSet.signal(members, signal) == 0 { break }
@@ -119,7 +144,13 @@ final class RunningChild {
   }
 
   /// `pid` as one of the run's processes, if it can be proved to be one now.
-  func member(_ pid: Int32) -> ProcessLook? { set.member(pid, leaderLives: leaderLives) }
+  func member(_ pid: Int32) -> ProcessLook? {
+    guard let group else { return set.member(pid, leaderLives: leaderLives) }
+    guard let look = ProcessLook(pid), !look.isDead, group.groups.holds(group.name, pid),
+      ProcessLook(pid)?.startTicks == look.startTicks
+    else { return nil }
+    return look
+  }
 
   /// Another process of the set is the main one from now on.
   func moveMain(to process: AdoptedProcess) {
@@ -136,8 +167,25 @@ final class RunningChild {
   var isAlive: Bool { mainLives }
 
   /// The same for what was adopted, by a look that serves several.
-  func remaining(in landscape: Landscape) -> Int { set.members(in: landscape).count }
+  func remaining(in landscape: Landscape) -> Int { remainingInGroup ?? set.members(in: landscape).count }
 
   /// How many are alive besides a main process that has ended.
-  func remaining(_ orphans: Orphans) -> Int { set.members(orphans, mainLives: leaderLives).count }
+  func remaining(_ orphans: Orphans) -> Int {
+    remainingInGroup ?? set.members(orphans, mainLives: leaderLives).count
+  }
+
+  private var remainingInGroup: Int? {
+    group.map { group in group.isPopulated ? group.living(but: mainLives ? nil : pid).count : 0 }
+  }
+
+  /// Nothing is left. A group says so itself, which may be a moment after the last of its processes was seen to end.
+  ///
+  /// - Parameter remaining: As it was just counted.
+  func isEmpty(_ remaining: Int) -> Bool { remaining == 0 && !(group?.isPopulated ?? false) }
+
+  /// A few of those who are left, as they are now: for people.
+  func looks(_ orphans: Orphans) -> [ProcessLook] {
+    let pids = group?.living(but: nil) ?? set.members(orphans, mainLives: leaderLives).map(\.pid)
+    return pids.prefix(64).compactMap { ProcessLook($0) }
+  }
 }

@@ -28,12 +28,19 @@ final class Run {
   var tracer: Int32 = 0
   /// The host's count of OOM kills when it was started.
   var oomKills: UInt64 = 0
+  /// Its control group's; nil where nobody counts there.
+  var groupOomKills: UInt64?
+  var killedAt: Instant?
   // Taken off the loop and closed when the run is let go.
   var pendingSource: EventSource?
   var readySource: EventSource?
   var readyPipe: OwnedFD?
   var streamSource: EventSource?
   var stream: OwnedFD?
+  var groupSource: EventSource?
+  var groupEvents: OwnedFD?
+  /// That it was, or is to be, born in.
+  var group: RunGroup?
   /// Of one that is not guardian's child.
   var strangersEnd: StrangersEnd?
 
@@ -58,7 +65,13 @@ final class Run {
     streamSource = nil
     stream = nil
   }
+  func letGoOfGroup() {
+    groupSource?.cancel()
+    groupSource = nil
+    groupEvents = nil
+  }
   deinit {
+    groupSource?.cancel()
     pendingSource?.cancel()
     readySource?.cancel()
     streamSource?.cancel()
@@ -237,7 +250,7 @@ final class RunTable {
       spawn.keepsSIGPIPEIgnored = output.needsSIGPIPEIgnored
       spawn.environment = environment.strings
       spawn.mark = shell.births?.place(of: run.service, for: run.id)
-      let outcome = shell.spawner.spawn(spawn)
+      let outcome = try spawnInGroup(run, &spawn)
       // Reading the count takes a while, and a child of this instant cannot have made it rise.
       run.oomKills = oom.current(now: SystemClocks.monotonic())
       switch consume outcome {
@@ -256,8 +269,43 @@ final class RunTable {
         run,
         SpawnFailure(
           stage: .prepare, errno: error.errno, target: "", sentence: error.description,
-          ownTrouble: [EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN].contains(error.errno)))
+          ownTrouble: [EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, EBUSY, ENOSPC].contains(error.errno)))
     }
+  }
+
+  /// Born in its control group, where there are any.
+  private func spawnInGroup(_ run: Run, _ spawn: inout SpawnRequest) throws(SystemError) -> SpawnOutcome {
+    let spec = run.request.spec
+    guard let table = shell.groups else { return shell.spawner.spawn(spawn) }
+    let group = try table.take(for: spec, run.id)
+    run.group = group
+    run.groupOomKills = group.groups.oomKills(group.name)
+    for round in 0...1 {
+      let place = try group.groups.open(group.name)
+      spawn.group = place.number
+      let outcome = shell.spawner.spawn(spawn)
+      spawn.group = nil
+      _ = consume place
+      let failure: SpawnFailure
+      switch consume outcome {
+      case .started(let child): return .started(child)
+      case .pending(let pending): return .pending(pending)
+      case .failed(let why): failure = why
+      }
+      guard failure.stage == .clone else { return .failed(failure) }
+      switch failure.errno {
+      case ENODEV, ENOENT, EBUSY:
+        if round == 0 { try table.remake(group, of: spec.name, run.id) }
+      case EACCES, EPERM, EOPNOTSUPP, ENOSYS, EINVAL:
+        // Better without a group than not at all; the weaker guarantee is shown.
+        shell.giveUpGroups("\(spec.name) cannot be born in \(group.name): \(failure.sentence)")
+        run.group = nil
+        run.groupOomKills = nil
+        return shell.spawner.spawn(spawn)
+      default: return .failed(failure)
+      }
+    }
+    throw SystemError("use the control group", group.name, errno: EBUSY)
   }
 
   private func advance(_ run: Run) {
@@ -286,6 +334,7 @@ final class RunTable {
     run.pid = child.pid
     byPid[child.pid] = run.id
     run.child = RunningChild(child, run: run.id)
+    run.child?.group = run.group
     run.stage = .alive
     // With the start time the number names this process for the life of the machine; a zombie still has it.
     let ticks = ProcessLook(run.pid)?.startTicks ?? 0
@@ -305,6 +354,7 @@ final class RunTable {
     run.letGoOfPending()
     run.letGoOfReadiness()
     run.letGoOfStream()
+    run.letGoOfGroup()
     runs[run.id] = nil
     if let leader = run.child?.leader, leaders[leader] == run.id { leaders[leader] = nil }
     if byPid[run.pid] == run.id { byPid[run.pid] = nil }
@@ -330,7 +380,10 @@ final class RunTable {
 
   func signalSet(_ id: RunID, _ signal: Signal) {
     guard let run = runs[id] else { return }
-    if signal == .kill { run.sentKill = true }
+    if signal == .kill {
+      run.sentKill = true
+      run.killedAt = run.killedAt ?? SystemClocks.monotonic()
+    }
     switch run.stage {
     case .preparing:
       if signal == .kill { failed(run, Self.givenUp) } else { run.queued.append((signal, set: true)) }
@@ -384,9 +437,9 @@ final class RunTable {
     run.child?.mainEnded()
     let leftovers = run.child?.remaining(orphans) ?? 0
     var death = Death(end.status, traced: TracerWatch.isThere(run.tracer), leftovers: leftovers)
-    if case .signal(.kill, _) = end.status, !run.sentKill, oom.refreshed() > run.oomKills { death.oom = .perhaps }
+    if case .signal(.kill, _) = end.status, !run.sentKill { death.oom = outOfMemory(run) }
     shell.post(run.service, .ended(id, death))
-    if leftovers == 0 {
+    if run.child?.isEmpty(leftovers) ?? true {
       emptied(run)
     } else {
       drain(run)
@@ -394,10 +447,60 @@ final class RunTable {
     return true
   }
 
-  /// Looks now and then whether anybody is left.
+  /// The run's own group tells; where there is none, the host's count is a hint.
+  private func outOfMemory(_ run: Run) -> Death.Oom {
+    if let before = run.groupOomKills, let group = run.child?.group, let now = group.groups.oomKills(group.name) {
+      return now > before ? .certain : .none
+    }
+    return oom.refreshed() > run.oomKills ? .perhaps : .none
+  }
+
+  /// Waits until nobody is left: a control group tells, elsewhere a look is taken now and then.
   func drain(_ run: Run) {
+    if watchGroup(run) { return }
     draining.append(run.id)
     drainTimer?.arm(at: (SystemClocks.monotonic() + Self.drainPause).nanoseconds)
+  }
+
+  /// - Returns: False where there is nothing to wait for.
+  private func watchGroup(_ run: Run) -> Bool {
+    guard let group = run.child?.group else { return false }
+    do throws(SystemError) {
+      let events = try group.groups.watch(group.name)
+      let number = events.number
+      run.groupEvents = consume events
+      // Read once before it is waited for, so that nothing is missed in between.
+      if let state = ControlGroups.state(of: number), !state.populated {
+        emptied(run)
+        return true
+      }
+      run.groupSource = try shell.loop.onIO(number, .urgent, priority: .deaths) { [weak self, weak run] _ in
+        guard let self, let run, let events = run.groupEvents.number else { return }
+        if !(ControlGroups.state(of: events)?.populated ?? false) { emptied(run) }
+      }
+      return true
+    } catch {
+      run.letGoOfGroup()
+      return false
+    }
+  }
+
+  /// For `status`: what holds up the end of a run that was killed, or does not hear its stop.
+  func obstacles(_ service: ServiceID) -> [String] {
+    guard let id = facts[service]?.run, let run = runs[id], let child = run.child else { return [] }
+    var notes: [String] = []
+    if let group = child.group, group.groups.state(group.name)?.frozen ?? false { notes.append("its control group is frozen") }
+    for look in child.looks(shell.orphans()) {
+      if look.isUninterruptible, run.sentKill {
+        notes.append("pid \(look.pid) is in uninterruptible sleep: KILL waits for the kernel")
+      } else if look.isStopped {
+        notes.append("pid \(look.pid) is stopped by a signal")
+      } else if run.sentKill, case .dumping? = ProcessState(of: look.pid) {
+        notes.append("pid \(look.pid) is dumping core")
+      }
+      if notes.count >= 4 { break }
+    }
+    return notes
   }
 
   /// A run that an earlier guardian started.
@@ -418,9 +521,11 @@ final class RunTable {
     let orphans = shell.orphans()
     draining.removeAll { id in
       guard let run = runs[id] else { return true }
-      guard run.child?.remaining(orphans) ?? 0 == 0 else { return false }
-      emptied(run)
-      return true
+      guard let child = run.child, !child.isEmpty(child.remaining(orphans)) else {
+        emptied(run)
+        return true
+      }
+      return false
     }
     if !draining.isEmpty { drainTimer?.arm(at: (SystemClocks.monotonic() + Self.drainPause).nanoseconds) }
   }

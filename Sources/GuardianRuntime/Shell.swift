@@ -45,6 +45,9 @@ final class Shell {
   /// Held as long as this process lives, whichever program it runs.
   var locks: [DirectoryLock] = []
   private let faults: FaultMarks?
+  /// Nil where there are no control groups for services, and why.
+  private(set) var groups: GroupTable?
+  private var groupsMissing: String?
   /// Nil where it cannot be had: then a start that guardian did not live to write down is found by its environment.
   private(set) var births: BirthMarks?
   /// What the program before this one handed on, until it has been taken up.
@@ -180,13 +183,14 @@ final class Shell {
     if let takenUp { control.tookOver(takenUp) }
     while exitStatus == nil {
       let busy = fleetTold || !inbox.isEmpty || done < outputs.count || !answered.isEmpty
+      if !busy, let groups { groups.work() }
       if !busy, heapIsUntidy {
         heapIsUntidy = false
         Heap.giveBack()
       }
       asleepSince = SystemClocks.monotonic()
       do throws(SystemError) {
-        _ = try loop.runOne(atMost: busy ? .zero : nil)
+        _ = try loop.runOne(atMost: busy || groups?.hasWork ?? false ? .zero : nil)
         for _ in 1..<Self.sourcesPerTurn { guard try loop.runOne(atMost: .zero) else { break } }
       } catch {
         log.note(.error, error.description)
@@ -213,6 +217,7 @@ final class Shell {
     host?.turnEnded(duties(now), now: now.monotonic)
     if allStopped, runs.isEmpty, hooks.isEmpty, endStragglers() {
       exitStatus = 0
+      groups?.removeAll()
       // What is not written by then is lost, and the next guardian says so; nobody may be kept waiting for a disk.
       if !store.close(orderly: true, now: SystemClocks.now(), within: .seconds(5)) {
         log.note(.warning, "the last of the state was not saved")
@@ -340,6 +345,7 @@ final class Shell {
     case .look(let run): runs.look(run)
     case .forget:
       runs.forget(id)
+      if let name = names[id] { groups?.forget(name) }
       watches.set(id, path: nil)
       names[id] = nil
     case .save, .record, .enter: break  // gathered by the caller
@@ -466,6 +472,7 @@ final class Shell {
       if let id = fleet.id(named: spec.name) {
         let isNew = fleet.latestSpec(of: id) != spec
         fleet.handle(.defined(spec), for: id, now: now)
+        if isNew { groups?.apply(spec) }
         if isNew { told.changed.append(spec.name.text) } else { told.unchanged += 1 }
         if isNew, fleet.machine(of: id)?.hasPendingDefinition == true { told.nextStart.append(spec.name.text) }
       } else {
@@ -483,14 +490,42 @@ final class Shell {
         gone.append(id)
       }
     }
+    let isFirst = beforeFirstDeed != nil
     beforeFirstDeed?()
     beforeFirstDeed = nil
+    if isFirst { findGroups(loaded.host?.groups ?? .automatic) }
     failPoint("adopt.before")
     adopt(added)
     failPoint("adopt.after")
     for id in gone { fleet.handle(.removed, for: id, now: now) }
     for id in added { fleet.handle(.begin, for: id, now: now) }
     return told
+  }
+
+  // MARK: Control groups
+
+  private func findGroups(_ wish: GroupsWish) {
+    do throws(ControlGroups.Unavailable) {
+      var runtime = stat()
+      guard stat(directories.runtime, &runtime) == 0 else { return }
+      let identity = String(runtime.st_dev, radix: 16) + "-" + String(runtime.st_ino, radix: 16)
+      let found = try ControlGroups.find(wish, identity: identity, isMain: Surroundings.startedBySystemd)
+      do throws(SystemError) { try found.makeRoom() } catch { log.note(.warning, "guardian stays where it is: \(error)") }
+      try found.prove()
+      found.enable([.memory, .pids])
+      groups = GroupTable(found)
+    } catch {
+      groupsMissing = error.description
+      guard wish != .off else { return }
+      log.note(.info, "services have no control groups of their own: \(error)")
+    }
+  }
+
+  /// The kernel does not let anybody be born in one, whatever it said before.
+  func giveUpGroups(_ why: String) {
+    groups = nil
+    groupsMissing = why
+    log.note(.warning, "control groups are not used any more: \(why)")
   }
 
   private func add(_ spec: ServiceSpec, _ now: Now) -> ServiceID {
@@ -546,8 +581,16 @@ final class Shell {
 
   /// Processes that an earlier guardian left in its control group, and that belong to nothing that is remembered.
   private func endForeigners() {
-    guard !surroundings.tookOver, let group = DelegatedGroup() else { return }
+    guard !surroundings.tookOver else { return }
+    if let groups {
+      var kept: Set<RunID> = []
+      for record in stored.values where record.sameBoot { kept.formUnion(record.record.situation.runs) }
+      let ended = groups.endForeigners(patience: .seconds(5), kept: kept)
+      if ended > 0 { log.note(.warning, "ended \(processes(ended)) that an earlier guardian left in control groups") }
+    }
+    guard let group = DelegatedGroup() else { return }
     var known = KnownProcesses()
+    known.groups = groups?.groups
     for run in runs.all { if let child = run.child { known.insert(child, run.id) } }
     for hook in hooks.all { if let child = hook.child { known.insert(child, hook.request.id) } }
     for (run, found) in runs.alreadyBorn { known.insert(found.child(of: run), run) }
@@ -670,11 +713,17 @@ final class Shell {
       status.notes += facts.notes
       if let story = facts.repairStory { status.notes.append(story) }
       status.notes += facts.wordsOfItsOwn
+      if status.phase == .stopping { status.notes += runs.obstacles(id) }
     }
     if let why = definitions.stale[name] {
       status.notes.append(
         "its file is not valid now, the last good definition is in force"
           + (why.first.map { ": \($0.description)" } ?? ""))
+    }
+    if let groups {
+      status.notes += groups.faults(of: name)
+    } else if let limits = fleet.spec(of: id)?.process.groupLimits, !limits.isEmpty {
+      status.notes.append("limits of memory, tasks and cpu-weight are not in force: no control groups")
     }
     if watches.isBeyondBound(id) { status.notes.append("its program is not watched: too many watches already") }
     return status
@@ -742,7 +791,7 @@ final class Shell {
 
   var version: DaemonVersion {
     var answer = DaemonVersion()
-    answer.guarantees = surroundings.guarantees
+    answer.guarantees = surroundings.guarantees(groups, missing: groupsMissing)
     if let unitAdvice { answer.guarantees.append(.init("unit", unitAdvice.guarantee)) }
     answer.guarantees.append(.init("state", stateName))
     answer.guarantees.append(
@@ -773,7 +822,7 @@ final class Shell {
     log.note(.notice, "\(why): stopping everything")
     stopUndefined()
     var patience = Duration.zero
-    for id in fleet.ids { patience = max(patience, fleet.spec(of: id)?.stop.timeout ?? .zero) }
+    for id in fleet.ids { patience = max(patience, fleet.spec(of: id)?.stop.patience ?? .zero) }
     host?.stopping(patience: patience + .seconds(10))
     fleet.shutDown(now: SystemClocks.now())
     fleetTold = true

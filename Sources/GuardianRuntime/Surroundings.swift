@@ -96,12 +96,17 @@ struct Surroundings {
   }
 
   /// What holds here, shown by `guardianctl version`.
-  var guarantees: [DaemonVersion.Guarantee] {
-    [
-      .init("process-set", isSubreaper ? "session, process group, subreaper" : "session, process group"),
+  func guarantees(_ groups: GroupTable?, missing: String?) -> [DaemonVersion.Guarantee] {
+    let session = isSubreaper ? "session, process group, subreaper" : "session, process group"
+    return [
+      .init("process-set", groups?.guarantee ?? session + (missing.map { " (no control groups: \($0))" } ?? "")),
+      .init("limits", groups?.limitsInForce ?? "none of memory, tasks, cpu-weight"),
       .init("reaping", isSubreaper ? "orphans too" : "parent only"),
       .init("hide", canHide ? "absent" : "not available (needs CAP_SYS_ADMIN)"),
-      .init("oom-evidence", access("/proc/vmstat", R_OK) == 0 ? "host-wide counter" : "none"),
+      .init(
+        "oom-evidence",
+        groups?.groups.controllers.contains(.memory) ?? false
+          ? "each run's own" : access("/proc/vmstat", R_OK) == 0 ? "host-wide counter" : "none"),
       .init("journal", Journal.exists ? "yes" : "no"),
     ]
   }

@@ -887,7 +887,7 @@ struct Checker {
     // What runs before a start has the time of a start, and TERM and KILL after that.
     let preparation = spec.process.beforeStart.isEmpty ? 0 : spec.startTimeout.nanoseconds + 15 * second
     let oneTry =
-      preparation + spec.startTimeout.nanoseconds + spec.startupWindow.nanoseconds + 2 * spec.stop.timeout.nanoseconds + 5 * second
+      preparation + spec.startTimeout.nanoseconds + spec.startupWindow.nanoseconds + 2 * spec.stop.patience.nanoseconds + 5 * second
     let hooks = spec.repairs.reduce(0) { $0 + $1.timeout.nanoseconds + 15 * second } * Int64(spec.escalation.repair)
     var delays: Nanoseconds = 0
     var delay = Double(spec.backoff.first.nanoseconds)

@@ -163,6 +163,7 @@ struct SpecMaker {
     spec.stop.timeout = .seconds(dice.pick([1, 5, 10]))
     if dice.chance(300) { spec.stop.leftovers = .term }
     if dice.chance(200) { spec.stop.signal = .int }
+    if dice.chance(250) { spec.stop.then = [StopStep(signal: .quit, timeout: .seconds(dice.pick([1, 3])))] }
     switch dice.below(4) {
     case 0:
       spec.backoff.first = .seconds(1)

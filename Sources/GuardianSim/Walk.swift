@@ -74,7 +74,7 @@ package struct Walk {
   private struct Key: Hashable {
     var phase: PhaseName
     var kind: RunKind?, stage: Int, runPluginsOff: Bool, settled: Bool, byOperator: Bool
-    var purpose: String, death: Death?, owed: Bool, killed: Bool, thenStart: Bool
+    var purpose: String, death: Death?, owed: Bool, killed: Bool, stopStep: Int, thenStart: Bool
     var repairStage: Int, outcome: Int, queue: Int, next: Int
     var wanted: Wanted, step: Step, strikes: Int, tries: Int, rounds: Int, late: Int
     var pluginsOff: Bool, held: Bool, quarantined: Bool, doubled: Bool
@@ -422,7 +422,7 @@ package struct Walk {
     }
     var key = Key(
       phase: machine.phase.name, kind: nil, stage: 0, runPluginsOff: false, settled: false, byOperator: false,
-      purpose: "", death: nil, owed: false, killed: false, thenStart: false, repairStage: 0, outcome: 0, queue: 0,
+      purpose: "", death: nil, owed: false, killed: false, stopStep: 0, thenStart: false, repairStage: 0, outcome: 0, queue: 0,
       next: 0, wanted: record.wanted, step: record.step, strikes: record.strikes, tries: min(record.triesOnStep, 1),
       rounds: min(record.repairRounds, 2), late: record.lateDeaths.count, pluginsOff: record.plugins.off,
       held: record.hold != nil, quarantined: record.quarantine != nil, doubled: record.trialDelay != nil,
@@ -459,6 +459,7 @@ package struct Walk {
       key.death = stop.death
       key.owed = stop.owed != nil
       key.killed = stop.killedAt != nil
+      key.stopStep = stop.step
       key.thenStart = stop.thenStart
     case .repairing(let repair):
       key.queue = repair.queue.count

@@ -228,7 +228,7 @@ package struct World {
     say(-1) { "shutdown" }
     subject.fleet.shutDown(now: clock)
     try perform()
-    let longest = places.reduce(Duration.zero) { max($0, $1.spec.stop.timeout) }
+    let longest = places.reduce(Duration.zero) { max($0, $1.spec.stop.patience) }
     // Before it, a start in progress may still come to its exec, and a hook ends by KILL.
     try run(for: longest * 2 + .seconds(45))
     guard checker.stopped else {

@@ -226,6 +226,7 @@ extension FieldWriter {
       }
     }
     flag(6, stop.thenStart)
+    if stop.step != 0 { count(7, stop.step) }
   }
 
   private mutating func write(_ repair: LiveRepair) {
@@ -562,6 +563,7 @@ extension FieldReader {
       case 4: stop.killed = try field.flag()
       case 5: stop.death = try inner.death()
       case 6: stop.thenStart = try field.flag()
+      case 7: stop.step = try field.count()
       default: break
       }
     }

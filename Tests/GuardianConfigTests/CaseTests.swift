@@ -97,7 +97,98 @@ import Testing
     #expect(said("watchdog: 10s").isEmpty, "a watchdog has its socket without 'ready: notify'")
     #expect(
       said("stop: {scope: cgroup}").first?.hasPrefix(
-        "x.yaml:2:8: unknown key 'scope'; valid here: signal timeout leftovers") == true)
+        "x.yaml:2:8: unknown key 'scope'; valid here: signal timeout then leftovers") == true)
+  }
+}
+
+@Suite struct `what control groups are told` {
+  private func host(_ text: String) -> ParsedHost {
+    Configuration.parseHost(bytes: Array(text.utf8), file: "guardian.yaml", context: context())
+  }
+  private func service(_ text: String) throws -> ParsedService {
+    Configuration.parseService(
+      name: try #require(ServiceName("x")), bytes: Array(("command: [/bin/x]\n" + text).utf8), file: "x.yaml",
+      context: context())
+  }
+
+  @Test func `cgroup is auto, off, or the name of a group`() {
+    #expect(host("").host?.groups == .automatic)
+    #expect(host("cgroup: auto").host?.groups == .automatic)
+    #expect(host("cgroup: off").host?.groups == .off)
+    #expect(host("cgroup: /guardian/main").host?.groups == .path("/guardian/main"))
+  }
+
+  @Test(arguments: [
+    "cgroup: atuo", "cgroup: guardian", "cgroup: /", "cgroup: /a/../b", "cgroup: //a", "cgroup: /sys/fs/cgroup/guardian",
+    "cgroup: [auto]",
+  ])
+  func `cgroup that is wrong is a fault with its place`(_ text: String) {
+    let parsed = host(text)
+    #expect(parsed.host == nil)
+    #expect(parsed.diagnostics.first?.description.hasPrefix("guardian.yaml:1:9: ") == true, "\(parsed.diagnostics)")
+  }
+
+  @Test func `limits of the group are read beside the others`() throws {
+    let parsed = try service("limits: {memory: 512M, tasks: unlimited, cpu-weight: 50, open-files: 64}")
+    #expect(parsed.diagnostics.map(\.description) == [])
+    #expect(parsed.spec?.process.groupLimits == GroupLimits(memory: 512 << 20, tasks: .max, cpuWeight: 50))
+    #expect(parsed.spec?.process.limits == [.init(.openFiles, 64)])
+  }
+
+  @Test(arguments: [
+    "limits: {memory: 1k}", "limits: {memory: 512}", "limits: {memory: [1G]}", "limits: {tasks: 0}",
+    "limits: {tasks: many}", "limits: {cpu-weight: 0}", "limits: {cpu-weight: 10001}",
+  ])
+  func `limits of the group that are wrong are a fault`(_ text: String) throws {
+    let parsed = try service(text)
+    #expect(parsed.spec == nil)
+    #expect(parsed.diagnostics.first?.description.hasPrefix("x.yaml:2:") == true, "\(parsed.diagnostics)")
+  }
+
+  @Test func `a limit of the group changes what is executed, and its absence leaves the print of a definition as it was`() {
+    var process = ProcessSpec(command: ["/bin/x"])
+    let before = process.fingerprint
+    process.groupLimits.memory = 1 << 30
+    #expect(process.fingerprint != before)
+    process.groupLimits = GroupLimits(tasks: 1 << 30)
+    #expect(process.fingerprint != before)
+    process.groupLimits = GroupLimits()
+    #expect(process.fingerprint == before)
+  }
+}
+
+@Suite struct `a stop sequence` {
+  private func service(_ text: String) throws -> ParsedService {
+    Configuration.parseService(
+      name: try #require(ServiceName("x")), bytes: Array(("command: [/bin/x]\n" + text).utf8), file: "x.yaml",
+      context: context())
+  }
+
+  @Test func `is a list of signals, each with its time`() throws {
+    let parsed = try service("stop: {timeout: 7s, then: [{signal: INT, timeout: 5s}, {signal: SIGQUIT}]}")
+    #expect(parsed.diagnostics.map(\.description) == [])
+    #expect(
+      parsed.spec?.stop.then == [
+        StopStep(signal: .int, timeout: .seconds(5)), StopStep(signal: .quit, timeout: .seconds(7)),
+      ])
+    #expect(parsed.spec?.stop.patience == .seconds(19))
+    #expect(parsed.spec?.stop.steps == 3)
+  }
+
+  @Test(arguments: [
+    "stop: {then: [{timeout: 5s}]}", "stop: {then: [{signal: KILL}]}", "stop: {then: [{signal: STOP}]}",
+    "stop: {then: INT}", "stop: {then: [INT]}", "stop: {then: [{signal: INT, patience: 5s}]}",
+    "stop: {then: [{signal: A}, {signal: B}]}",
+  ])
+  func `that is wrong is a fault`(_ text: String) throws {
+    let parsed = try service(text)
+    #expect(parsed.spec == nil)
+    #expect(parsed.diagnostics.first?.description.hasPrefix("x.yaml:2:") == true, "\(parsed.diagnostics)")
+  }
+
+  @Test func `has a bound`() throws {
+    let many = (0..<9).map { _ in "{signal: INT}" }.joined(separator: ", ")
+    #expect(try service("stop: {then: [\(many)]}").spec == nil)
   }
 }
 

@@ -24,6 +24,53 @@ import Testing
     #expect(talk.phase == .stopped)
   }
 
+  @Test func `with a sequence goes through it, each signal with its own time, and comes to KILL at last`() {
+    var talk = Conversation(
+      service { $0.stop.then = [.init(signal: .int, timeout: .seconds(5)), .init(signal: .quit, timeout: .seconds(2))] })
+    talk.exec()
+    talk.order(.stop(untilBoot: false))
+    #expect(talk.signals.map(\.signal) == [.term])
+    talk.pass(.milliseconds(9999))
+    #expect(talk.signals.count == 1)
+    #expect(talk.status.next?.action == "next-signal")
+    talk.pass(.milliseconds(1))
+    #expect(talk.signals.map(\.signal) == [.term, .int])
+    talk.pass(.milliseconds(4999))
+    #expect(talk.signals.count == 2)
+    talk.pass(.milliseconds(1))
+    #expect(talk.signals.map(\.signal) == [.term, .int, .quit])
+    #expect(talk.status.next?.action == "kill")
+    talk.pass(.seconds(2))
+    #expect(talk.signals.map(\.signal) == [.term, .int, .quit, .kill])
+    #expect(talk.signals.map(\.toSet) == [false, false, false, true])
+    #expect(talk.spawns.count == 1)
+  }
+
+  @Test func `with a sequence signals the rest once the main process has ended`() {
+    var talk = Conversation(service { $0.stop.then = [.init(signal: .int, timeout: .seconds(5))] })
+    talk.exec()
+    talk.order(.stop(untilBoot: false))
+    talk.pass(.seconds(4))
+    talk.end(Death(.code(0), leftovers: 2))
+    talk.pass(.seconds(6))
+    #expect(talk.signals.map(\.signal) == [.term, .term, .int])
+    #expect(talk.signals.map(\.toSet) == [false, true, true])
+    talk.pass(.seconds(5))
+    #expect(talk.signals.last?.signal == .kill)
+  }
+
+  @Test func `with a sequence leaves what a crash has left over without further signals`() {
+    var talk = Conversation(
+      service {
+        $0.stop.then = [.init(signal: .int, timeout: .seconds(5))]
+        $0.stop.leftovers = .term
+      })
+    talk.exec()
+    talk.end(Death(.signal(.segv, core: false), leftovers: 2))
+    talk.pass(.seconds(10))
+    #expect(talk.signals.map(\.signal) == [.term, .kill])
+  }
+
   @Test func `of one that ignores TERM ends by KILL`() {
     var talk = Conversation(service())
     talk.exec()

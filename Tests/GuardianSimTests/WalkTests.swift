@@ -42,5 +42,7 @@ import Testing
     try Walk.wander(#require(Walk.spec { $0.reload = .command(["/bin/reload"]) }), seed: seed, steps: 3000)
     try Walk.wander(#require(Walk.spec { $0.kind = .task }), seed: seed, steps: 2000)
     try Walk.wander(#require(Walk.spec { $0.process.beforeStart = ["/bin/prepare"] }), seed: seed, steps: 3000)
+    let patient = Walk.spec { $0.stop.then = [StopStep(signal: .int, timeout: .seconds(2))] }
+    try Walk.wander(#require(patient), seed: seed, steps: 2000)
   }
 }

@@ -90,9 +90,11 @@ struct Maker {
     Death(status(), oom: pick([.none, .perhaps, .certain]), traced: flag(), leftovers: count())
   }
   mutating func liveStop() -> LiveStop {
-    LiveStop(
+    var stop = LiveStop(
       purpose: pick([.order, .restart, .death, .fault(text())]), killAt: instant(), killed: flag(),
       death: maybe { $0.death() }, thenStart: flag())
+    stop.step = pick([0, 1, 7])
+    return stop
   }
   mutating func liveRepair() -> LiveRepair {
     var repair = LiveRepair(

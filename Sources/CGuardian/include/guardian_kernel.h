@@ -98,5 +98,11 @@ int guardian_memfd(const char *_Nonnull name);
 int guardian_exec(int descriptor, const char *_Nonnull path, char *const _Nullable *_Nonnull argv,
                   char *const _Nullable *_Nonnull envp);
 
+/// Whether a child can be born in a control group: 1, 0 (no clone3, or a filter forbids it). Version 2 itself is not looked at.
+int guardian_has_clone3(void);
+
+/// Whether `descriptor` lies on the file system of control groups, version 2: 1, 0 or -errno. fstatfs(2).
+int guardian_is_cgroup2(int descriptor);
+
 /// Closes or opens the way of a descriptor through exec; 0 or -errno. FD_CLOEXEC.
 int guardian_set_cloexec(int descriptor, int on);

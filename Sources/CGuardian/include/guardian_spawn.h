@@ -87,6 +87,9 @@ struct guardian_spawn_request {
   /// Room for ten digits and a NUL within a string of `envp`, where the child writes its own pid.
   char *_Nullable own_pid;
 
+  /// The directory of the control group (version 2) in which the child is born, or below 0: the caller's own. CLONE_INTO_CGROUP.
+  int cgroup;
+
   /// Shared memory; the run to be written into it.
   volatile struct guardian_birth_mark *_Nullable mark;
   uint64_t run_high, run_low;
@@ -118,6 +121,10 @@ struct guardian_report {
   /// errno `value` at `index`.
   int32_t stage, index, value;
 };
+
+/// Whether a child that is born in the control group `directory` lives to its end, which is at once: 1, 0 (the kernel kills
+/// it), or -errno.
+int guardian_probe_cgroup(int directory);
 
 /// Starts a process in a session of its own. Returns 0 and fills pid and pidfd, or returns -errno with stage and index;
 /// then nothing is left of the child. Without `separate` the calling thread stands still until the exec; the child
