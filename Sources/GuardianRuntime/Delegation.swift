@@ -42,7 +42,9 @@ struct DelegatedGroup {
       for pid in found {
         guard let handle = try? ProcessHandle.open(pid) else { continue }
         // Only now is it certain whom the handle holds.
-        guard let place = ControlGroups.path(of: String(pid)), place == line || place.hasPrefix(line + "/") else { continue }
+        guard let place = ControlGroups.path(of: String(pid)), place == line || place.hasPrefix(line + "/") else {
+          continue
+        }
         if (try? ProcessHandle.signal(handle.number, .kill)) == true { ended.insert(pid) }
       }
       guard SystemClocks.monotonic() < deadline else { return ended.count }

@@ -489,7 +489,9 @@ final class RunTable {
   func obstacles(_ service: ServiceID) -> [String] {
     guard let id = facts[service]?.run, let run = runs[id], let child = run.child else { return [] }
     var notes: [String] = []
-    if let group = child.group, group.groups.state(group.name)?.frozen ?? false { notes.append("its control group is frozen") }
+    if let group = child.group, group.groups.state(group.name)?.frozen ?? false {
+      notes.append("its control group is frozen")
+    }
     for look in child.looks(shell.orphans()) {
       if look.isUninterruptible, run.sentKill {
         notes.append("pid \(look.pid) is in uninterruptible sleep: KILL waits for the kernel")

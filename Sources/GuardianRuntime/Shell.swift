@@ -510,7 +510,9 @@ final class Shell {
       guard stat(directories.runtime, &runtime) == 0 else { return }
       let identity = String(runtime.st_dev, radix: 16) + "-" + String(runtime.st_ino, radix: 16)
       let found = try ControlGroups.find(wish, identity: identity, isMain: Surroundings.startedBySystemd)
-      do throws(SystemError) { try found.makeRoom() } catch { log.note(.warning, "guardian stays where it is: \(error)") }
+      do throws(SystemError) { try found.makeRoom() } catch {
+        log.note(.warning, "guardian stays where it is: \(error)")
+      }
       try found.prove()
       found.enable([.memory, .pids])
       groups = GroupTable(found)

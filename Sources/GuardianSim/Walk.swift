@@ -422,7 +422,8 @@ package struct Walk {
     }
     var key = Key(
       phase: machine.phase.name, kind: nil, stage: 0, runPluginsOff: false, settled: false, byOperator: false,
-      purpose: "", death: nil, owed: false, killed: false, stopStep: 0, thenStart: false, repairStage: 0, outcome: 0, queue: 0,
+      purpose: "", death: nil, owed: false, killed: false, stopStep: 0, thenStart: false, repairStage: 0, outcome: 0,
+      queue: 0,
       next: 0, wanted: record.wanted, step: record.step, strikes: record.strikes, tries: min(record.triesOnStep, 1),
       rounds: min(record.repairRounds, 2), late: record.lateDeaths.count, pluginsOff: record.plugins.off,
       held: record.hold != nil, quarantined: record.quarantine != nil, doubled: record.trialDelay != nil,

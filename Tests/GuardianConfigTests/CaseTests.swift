@@ -119,7 +119,8 @@ import Testing
   }
 
   @Test(arguments: [
-    "cgroup: atuo", "cgroup: guardian", "cgroup: /", "cgroup: /a/../b", "cgroup: //a", "cgroup: /sys/fs/cgroup/guardian",
+    "cgroup: atuo", "cgroup: guardian", "cgroup: /", "cgroup: /a/../b", "cgroup: //a",
+    "cgroup: /sys/fs/cgroup/guardian",
     "cgroup: [auto]",
   ])
   func `cgroup that is wrong is a fault with its place`(_ text: String) {
@@ -145,7 +146,8 @@ import Testing
     #expect(parsed.diagnostics.first?.description.hasPrefix("x.yaml:2:") == true, "\(parsed.diagnostics)")
   }
 
-  @Test func `a limit of the group changes what is executed, and its absence leaves the print of a definition as it was`() {
+  @Test
+  func `a limit of the group changes what is executed, and its absence leaves the print of a definition as it was`() {
     var process = ProcessSpec(command: ["/bin/x"])
     let before = process.fingerprint
     process.groupLimits.memory = 1 << 30
@@ -267,7 +269,7 @@ import Testing
   }
 
   @Test(arguments: [
-    "access: {view: []}", "governor: off", "common-cause: {}", "logs: {}", "metrics: {}", "cgroup: auto",
+    "access: {view: []}", "governor: off", "common-cause: {}", "logs: {}", "metrics: {}",
     "swift-backtrace: auto",
   ])
   func `stand alone until other host keys exist`(_ text: String) {

@@ -240,8 +240,8 @@ import Testing
   }
 
   @Test(arguments: [
-    "requires: [db]", "after: [db]", "groups: [a]", "checks: []", "reload: HUP", "limits: {memory: 1G}", "limits: {tasks: 5}",
-    "limits: {cpu-weight: 5}", "plugins: {search: auto, list: [{name: a, arguments: [b]}]}",
+    "requires: [db]", "after: [db]", "groups: [a]", "checks: []", "reload: HUP",
+    "plugins: {search: auto, list: [{name: a, arguments: [b]}]}",
     "plugins: {when: idle, list: [{name: a, arguments: [b]}]}", "quarantine: {fallback: web-static}",
     "repair: [{name: a, run: [/bin/x], restore: [/a]}]", "notices: {on-common-cause: [/bin/x]}",
   ])

@@ -26,7 +26,9 @@ import Testing
 
   @Test func `with a sequence goes through it, each signal with its own time, and comes to KILL at last`() {
     var talk = Conversation(
-      service { $0.stop.then = [.init(signal: .int, timeout: .seconds(5)), .init(signal: .quit, timeout: .seconds(2))] })
+      service {
+        $0.stop.then = [.init(signal: .int, timeout: .seconds(5)), .init(signal: .quit, timeout: .seconds(2))]
+      })
     talk.exec()
     talk.order(.stop(untilBoot: false))
     #expect(talk.signals.map(\.signal) == [.term])
