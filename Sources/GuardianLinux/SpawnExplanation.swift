@@ -86,7 +86,12 @@ struct SpawnExplanation {
       case _ where isHidden(directory): return "cannot enter \(directory): \(hiding); check 'directory' and 'hide'"
       case ENOENT: return "cannot enter \(directory): no such directory; check 'directory'"
       case ENOTDIR: return "cannot enter \(directory): not a directory; check 'directory'"
-      case EACCES: return "cannot enter \(directory): \(who) may not; check its mode and those above it, or 'directory'"
+      case EACCES:
+        if let closed = closedDirectory(above: directory + "/.") {
+          return "cannot enter \(directory): \(who) may not: \(closed.path) has mode \(String(closed.mode, radix: 8)); "
+            + "check it, or 'directory'"
+        }
+        return "cannot enter \(directory): \(who) may not; check its mode and those above it, or 'directory'"
       default: return "cannot enter \(directory): \(reason); check 'directory'"
       }
     case .exec: return execSentence(code)
@@ -143,13 +148,8 @@ struct SpawnExplanation {
     if isHidden(program) { return cannot + "\(hiding); check 'command' and 'hide'" }
     switch code {
     case ENOENT:
-      if let interpreter = Script.interpreter(of: program), exists(program) {
-        return cannot + "its first line names \(interpreter), which is not there"
-      }
-      if exists(program) {
-        return cannot + "its dynamic loader is not there (built for another C library or another machine?)"
-      }
-      return cannot + "no such file; check 'command'"
+      guard exists(program) else { return cannot + "no such file; check 'command'" }
+      return cannot + (missingHelper ?? "something that it needs to be loaded is not there")
     case EACCES:
       return cannot + accessReason()
     case ENOEXEC:
@@ -163,7 +163,9 @@ struct SpawnExplanation {
       return cannot
         + "arguments and environment are too large: \(size) bytes together; one may have 131072, all about a quarter of "
         + "the stack limit"
-    case ETXTBSY: return cannot + "the file is open for writing, as while it is being replaced; tried again later"
+    case ETXTBSY:
+      let busy = ProgramFile(program)?.interpreter.map { "it, or its interpreter \($0)," } ?? "the file"
+      return cannot + "\(busy) is open for writing, as while it is being replaced; tried again later"
     case EPERM:
       return cannot + "not permitted (a security module, or a set-user-id program under a tracer)"
     case EAGAIN:
@@ -173,13 +175,44 @@ struct SpawnExplanation {
     case ENOMEM: return cannot + "not enough memory"
     case EMFILE, ENFILE: return cannot + (shortage(code) ?? ErrnoText.reason(code))
     case EISDIR: return cannot + "its interpreter is a directory"
-    case ELIBBAD: return cannot + "its dynamic loader is damaged, or for another machine"
+    case ELIBBAD:
+      return cannot + "its dynamic loader \(helpers.last?.path ?? "") is damaged, or for another machine"
     case EIO: return cannot + "the device reports an input/output error"
     default: return cannot + ErrnoText.reason(code)
     }
   }
 
   private func exists(_ path: String) -> Bool { access(path, F_OK) == 0 }
+
+  /// What the kernel opens beside the program itself, in order: the interpreter of the first line, its interpreter, the
+  /// dynamic loader. Bounded as the kernel bounds it.
+  private var helpers: [(by: String, path: String, isLoader: Bool)] {
+    var found: [(String, String, Bool)] = []
+    var next = program
+    while found.count < 5, let file = ProgramFile(next) {
+      if let interpreter = file.interpreter {
+        found.append((next, interpreter, false))
+        next = interpreter
+      } else {
+        if let loader = file.elf?.loader { found.append((next, loader, true)) }
+        break
+      }
+    }
+    return found
+  }
+
+  private func words(_ helper: (by: String, path: String, isLoader: Bool)) -> String {
+    let whose = helper.by == program ? "its" : "the"
+    let of = helper.by == program ? "" : " of \(helper.by)"
+    return helper.isLoader
+      ? "\(whose) dynamic loader \(helper.path)\(of)" : "\(whose) first line\(of) names \(helper.path), which"
+  }
+
+  private var missingHelper: String? {
+    guard let helper = helpers.first(where: { !exists($0.path) }) else { return nil }
+    if !helper.isLoader { return words(helper) + " is not there" + ProgramFile.invisible(helper.path) }
+    return words(helper) + " is not there (built for another C library or another machine?)"
+  }
 
   private func accessReason() -> String {
     var status = stat()
@@ -191,120 +224,52 @@ struct SpawnExplanation {
     if kind != S_IFREG { return "it is not a regular file; check 'command'" }
     if guardian_is_noexec(program) == 1 { return "its file system is mounted noexec" }
     if status.st_mode & 0o111 == 0 { return "it is not executable; try chmod +x \(program)" }
-    if let interpreter = Script.interpreter(of: program), access(interpreter, X_OK) != 0 {
-      return "its first line names \(interpreter), which is not executable"
+    for helper in helpers {
+      if guardian_is_noexec(helper.path) == 1 { return words(helper) + " is on a file system that is mounted noexec" }
+      if access(helper.path, X_OK) != 0 { return words(helper) + " is not executable" }
+    }
+    if let closed = closedDirectory(above: program) {
+      return "\(who) may not pass through \(closed.path) (mode \(String(closed.mode, radix: 8)))"
     }
     return "\(who) may not execute it (mode \(String(status.st_mode & 0o7777, radix: 8))); check the file and the "
       + "directories above it"
   }
 
+  /// The first directory on the way that the user may not search, by its mode bits. Nil where they all let it through, or
+  /// nobody can tell.
+  private func closedDirectory(above path: String) -> (path: String, mode: UInt32)? {
+    guard let identity = request.identity, identity.uid != 0 else { return nil }
+    var at = "/"
+    for part in path.split(separator: "/").dropLast() {
+      at += (at == "/" ? "" : "/") + part
+      var status = stat()
+      guard stat(at, &status) == 0 else { return nil }
+      let bit: UInt32 =
+        status.st_uid == identity.uid
+        ? 0o100 : status.st_gid == identity.gid || identity.groups.contains(status.st_gid) ? 0o010 : 0o001
+      if status.st_mode & bit == 0 { return (at, status.st_mode & 0o7777) }
+    }
+    return nil
+  }
+
   private func formatReason() -> String {
-    guard let head = Script.head(of: program) else { return "not a program that this machine can run" }
-    if head.isEmpty { return "the file is empty" }
-    if head.starts(with: [0x7F, UInt8(ascii: "E"), UInt8(ascii: "L"), UInt8(ascii: "F")]) {
-      return "it is built for another machine, or damaged"
+    // Of a script the kernel may mean its interpreter.
+    let culprit = helpers.last { !$0.isLoader }?.path ?? program
+    let it = culprit == program ? "it" : "its interpreter \(culprit)"
+    guard let file = ProgramFile(culprit) else { return "not a program that this machine can run" }
+    if file.head.isEmpty { return culprit == program ? "the file is empty" : "\(it) is empty" }
+    if let machine = file.elf?.foreignMachine {
+      return "\(it) is built for \(machine), and this machine is \(ProgramFile.ownMachine)"
     }
-    if head.contains(0) { return "not a program that this machine can run" }
-    return "a script needs an interpreter in its first line, as #!/bin/sh"
-  }
-
-  /// The limit that is probably reached, with its value.
-  private func shortage(_ code: Int32) -> String? {
-    switch code {
-    case EAGAIN: Limits.processShortage()
-    case EMFILE: "guardian has too many open files (RLIMIT_NOFILE is \(Limits.soft(.openFiles)))"
-    case ENFILE:
-      "the host has too many open files (fs.file-max is \(Limits.number(in: "/proc/sys/fs/file-max") ?? "unknown"))"
-    case ENOMEM: "not enough memory for a process"
-    default: nil
+    if file.isELF { return "\(it) is built for another machine, or damaged" }
+    if file.head.starts(with: [UInt8(ascii: "#"), UInt8(ascii: "!")]) {
+      return "\(it) has a first line that names no interpreter, or is too long"
     }
-  }
-}
-
-/// What the first bytes of a program tell.
-enum Script {
-  /// Nil where it cannot be read.
-  static func head(of path: String) -> [UInt8]? {
-    let raw = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-    if raw < 0 { return nil }
-    let descriptor = OwnedFD(adopting: raw)
-    var status = stat()
-    guard fstat(descriptor.number, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
-    var bytes = [UInt8](repeating: 0, count: 256)
-    let count = read(descriptor.number, &bytes, bytes.count)
-    return count < 0 ? nil : Array(bytes.prefix(count))
+    if file.head.contains(0) { return "not a program that this machine can run" }
+    return culprit == program
+      ? "a script needs an interpreter in its first line, as #!/bin/sh"
+      : "\(it) is a script without an interpreter in its first line"
   }
 
-  /// The path behind `#!`, or nil.
-  static func interpreter(of path: String) -> String? {
-    guard let head = head(of: path), head.starts(with: [UInt8(ascii: "#"), UInt8(ascii: "!")]) else { return nil }
-    let line = head.dropFirst(2).prefix { $0 != UInt8(ascii: "\n") }
-    let words = line.split { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
-    guard let first = words.first else { return nil }
-    // A carriage return from another system's editor is part of the name, and invisible.
-    let text = String(decoding: first, as: UTF8.self)
-    return text.replacingCarriageReturn
-  }
-}
-
-extension String {
-  fileprivate var replacingCarriageReturn: String {
-    utf8.last == UInt8(ascii: "\r") ? String(decoding: utf8.dropLast(), as: UTF8.self) + "\\r" : self
-  }
-}
-
-/// The limits that stop a start, with their values.
-enum Limits {
-  enum Kind { case processes, openFiles }
-
-  static func soft(_ kind: Kind) -> String {
-    var limit = rlimit()
-    let answer =
-      switch kind {
-      case .processes: getrlimit(__rlimit_resource_t(__RLIMIT_NPROC.rawValue), &limit)
-      case .openFiles: getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-      }
-    if answer != 0 { return "unknown" }
-    return limit.rlim_cur == .max ? "unlimited" : "\(limit.rlim_cur)"
-  }
-
-  /// The one word of a small file of the kernel's.
-  static func number(in path: String) -> String? {
-    guard let text = FileText.text(path, limit: 4096) else { return nil }
-    return text.split { $0 == "\n" || $0 == " " || $0 == "\t" }.first.map(String.init)
-  }
-
-  /// EAGAIN of clone has three causes; the fullest of them is named.
-  static func processShortage() -> String {
-    for (current, limit) in cgroupTasks() where current >= limit {
-      return "too many tasks in guardian's control group (pids.max is \(limit))"
-    }
-    if let threads = FileText.text("/proc/loadavg", limit: 4096)?.split(separator: " ").dropFirst(3).first?
-      .split(separator: "/").last.flatMap({ Int($0) }),
-      let most = number(in: "/proc/sys/kernel/pid_max").flatMap({ Int($0) }), threads >= most - most / 50
-    {
-      return "the host has too many processes (kernel.pid_max is \(most))"
-    }
-    if geteuid() != 0 { return "the user has too many processes (RLIMIT_NPROC is \(soft(.processes)))" }
-    let most = number(in: "/proc/sys/kernel/pid_max") ?? "unknown"
-    return "a limit of processes is reached (RLIMIT_NPROC \(soft(.processes)), kernel.pid_max \(most), or pids.max)"
-  }
-
-  /// pids.current and pids.max of our group and those above it, where the unified hierarchy has them.
-  private static func cgroupTasks() -> [(Int, Int)] {
-    guard let own = FileText.text("/proc/self/cgroup")?.split(separator: "\n").first(where: { $0.hasPrefix("0::/") })
-    else { return [] }
-    var components = own.dropFirst(3).split(separator: "/")
-    var found: [(Int, Int)] = []
-    while !components.isEmpty {
-      let directory = "/sys/fs/cgroup/" + components.joined(separator: "/")
-      if let current = number(in: directory + "/pids.current").flatMap({ Int($0) }),
-        let limit = number(in: directory + "/pids.max").flatMap({ Int($0) })
-      {
-        found.append((current, limit))
-      }
-      components.removeLast()
-    }
-    return found
-  }
+  private func shortage(_ code: Int32) -> String? { Limits.shortage(code) }
 }
