@@ -43,7 +43,7 @@ let package = Package(
 
     // Edges: they perform, and hold no policy.
     .target(
-      name: "GuardianLinux", dependencies: ["GuardianModel", "CGuardian", "CSystemd"],
+      name: "GuardianLinux", dependencies: ["GuardianModel", "CGuardian", "CArguments", "CSystemd"],
       swiftSettings: swift + failPointsInSwift),
     .target(name: "GuardianStore", dependencies: ["GuardianModel", "CSQLite"], swiftSettings: swift),
     .target(
@@ -58,7 +58,7 @@ let package = Package(
       name: "guardian", dependencies: ["GuardianRuntime", "GuardianModel"],
       swiftSettings: swift, linkerSettings: staticRuntime),
     .executableTarget(
-      name: "guardianctl", dependencies: ["GuardianControl", "GuardianModel"],
+      name: "guardianctl", dependencies: ["GuardianControl", "GuardianModel", "CArguments"],
       swiftSettings: swift, linkerSettings: staticProgram),
     .executableTarget(
       name: "guardian-sim", dependencies: ["GuardianSim", "GuardianCore", "GuardianModel"],
@@ -68,6 +68,7 @@ let package = Package(
     .target(
       name: "CGuardian",
       cSettings: [.unsafeFlags(["-Wall", "-Wextra", "-Wno-unused-parameter"])] + failPointsInC),
+    .target(name: "CArguments"),
     .systemLibrary(name: "CSystemd", pkgConfig: "libsystemd", providers: [.apt(["libsystemd-dev"])]),
     .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
     .systemLibrary(name: "CJansson", pkgConfig: "jansson", providers: [.apt(["libjansson-dev"])]),

@@ -222,7 +222,7 @@ extension ServiceMachine {
     // Nothing has been started, so there is nothing to count.
     if started { if record.restarts > 0 { record.restarts -= 1 } else { firstStart = true } }
     save()
-    reason = failure.sentence
+    reason = "waiting for resources: " + failure.sentence
     phase = .waiting(retryAt: turn.now.monotonic + delay, delay: delay, kind: kind)
     note(.waiting(failure, retryIn: delay), &turn)
   }

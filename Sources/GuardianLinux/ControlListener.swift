@@ -27,8 +27,10 @@ package final class ControlListener {
   /// Borrowed.
   package let descriptor: Int32
   private let place: FilePlace?
-  /// Given up for a moment to take in and turn away a client when no descriptor is left.
-  private var reserve: Int32
+  /// Kept for the time when no descriptor is left: clients take their place. The last one is only lent, to take in a
+  /// client and turn it away, so that the loop does not spin.
+  private var reserve: [Int32] = []
+  package static let reserved = 8
 
   /// The directory must be locked already: what is at `path` is removed.
   package init(path: String) throws(SystemError) {
@@ -47,7 +49,15 @@ package final class ControlListener {
     self.path = path
     descriptor = made
     place = FilePlace(path)
-    reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)
+    fillReserve()
+  }
+
+  private func fillReserve() {
+    while reserve.count < Self.reserved {
+      let made = open("/dev/null", O_RDONLY | O_CLOEXEC)
+      if made < 0 { return }
+      reserve.append(made)
+    }
   }
 
   /// Takes over one that this process had before an exec; the descriptor is ours to close from here on. The file at
@@ -64,12 +74,12 @@ package final class ControlListener {
     self.descriptor = descriptor
     var about = stat()
     place = lstat(path, &about) == 0 && about.st_mode & S_IFMT == S_IFSOCK ? FilePlace(path) : nil
-    reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)
+    fillReserve()
   }
 
   deinit {
     close(descriptor)
-    if reserve >= 0 { close(reserve) }
+    for descriptor in reserve { close(descriptor) }
     if isInPlace { unlink(path) }
   }
 
@@ -77,7 +87,10 @@ package final class ControlListener {
   package var isInPlace: Bool { place != nil && FilePlace(path) == place }
 
   package func onClient(_ loop: EventLoop, _ handler: @escaping () -> Void) throws(SystemError) -> EventSource {
-    try loop.onIO(descriptor, .read, priority: .accept) { _ in handler() }
+    let source = try loop.onIO(descriptor, .read, priority: .accept) { _ in handler() }
+    // Where nobody can be let in, those who wait outside must not keep the loop busy.
+    source.limit(to: 200, within: .milliseconds(100))
+    return source
   }
 
   package enum Accepted {
@@ -88,7 +101,12 @@ package final class ControlListener {
   }
 
   package func accept() -> Accepted {
-    let made = Glibc.accept(descriptor, nil, nil)
+    if reserve.count < Self.reserved { fillReserve() }
+    var made = Glibc.accept(descriptor, nil, nil)
+    if made < 0, errno == EMFILE || errno == ENFILE, reserve.count > 1 {
+      close(reserve.removeLast())
+      made = Glibc.accept(descriptor, nil, nil)
+    }
     if made >= 0 {
       // Nothing is executed between the two calls: this is the thread that spawns.
       _ = fcntl(made, F_SETFD, FD_CLOEXEC)
@@ -96,11 +114,11 @@ package final class ControlListener {
       guard let client = ClientSocket(adopting: made) else { return .refused }
       return .client(client)
     }
-    guard errno == EMFILE || errno == ENFILE, reserve >= 0 else { return .nobody }
-    close(reserve)
+    guard errno == EMFILE || errno == ENFILE, let last = reserve.popLast() else { return .nobody }
+    close(last)
     let client = Glibc.accept(descriptor, nil, nil)
     if client >= 0 { close(client) }
-    reserve = open("/dev/null", O_RDONLY | O_CLOEXEC)
+    fillReserve()
     return .refused
   }
 }

@@ -48,8 +48,8 @@ struct ProgramFile {
   }
 
   /// A carriage return from another system's editor is part of the name, and invisible.
-  static func invisible(_ path: String) -> String {
-    path.utf8.last == UInt8(ascii: "\r") ? " (its name ends in a carriage return: save the file with Unix line ends)" : ""
+  static func shown(_ path: String) -> String {
+    path.utf8.last == UInt8(ascii: "\r") ? String(decoding: path.utf8.dropLast(), as: UTF8.self) + "\\r" : path
   }
 
   // MARK: ELF
@@ -62,14 +62,10 @@ struct ProgramFile {
 
   #if arch(x86_64)
     private static let own: UInt64 = 62
-    /// 32-bit programs may run here too: whether, the kernel has said.
-    private static let alsoRuns: Set<UInt64> = []
   #elseif arch(arm64)
     private static let own: UInt64 = 183
-    private static let alsoRuns: Set<UInt64> = []
   #else
     private static let own: UInt64 = 0
-    private static let alsoRuns: Set<UInt64> = []
   #endif
   static var ownMachine: String { machines[own] ?? "another" }
 

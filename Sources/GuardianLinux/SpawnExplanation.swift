@@ -205,12 +205,12 @@ struct SpawnExplanation {
     let whose = helper.by == program ? "its" : "the"
     let of = helper.by == program ? "" : " of \(helper.by)"
     return helper.isLoader
-      ? "\(whose) dynamic loader \(helper.path)\(of)" : "\(whose) first line\(of) names \(helper.path), which"
+      ? "\(whose) dynamic loader \(helper.path)\(of)" : "\(whose) first line\(of) names \(ProgramFile.shown(helper.path)), which"
   }
 
   private var missingHelper: String? {
     guard let helper = helpers.first(where: { !exists($0.path) }) else { return nil }
-    if !helper.isLoader { return words(helper) + " is not there" + ProgramFile.invisible(helper.path) }
+    if !helper.isLoader { return words(helper) + " is not there" }
     return words(helper) + " is not there (built for another C library or another machine?)"
   }
 

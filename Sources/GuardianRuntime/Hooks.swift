@@ -255,8 +255,7 @@ final class HookTable {
       }
       return nil
     } catch {
-      return SpawnFailure(
-        stage: .prepare, errno: error.errno, target: "", sentence: error.description, ownTrouble: true)
+      return SpawnFailure(preparing: error)
     }
   }
 }

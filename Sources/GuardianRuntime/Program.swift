@@ -9,12 +9,12 @@ import GuardianStore
 ///
 /// Exit status: 0 an orderly end · 1 could not start (another guardian is here, a directory or socket cannot be had) ·
 /// 4 `--plan` of an unknown service · 64 usage · 70 the event loop failed · 78 a fault in the configuration.
-package func guardianMain(_ arguments: [String]) -> Int32 {
+package func guardianMain() -> Int32 {
   // First of all, so that an order to stop is heard even in the first millisecond.
   blockSignals()
   let options: Options
   do throws(Options.UsageFault) {
-    options = try Options(Array(arguments.dropFirst()))
+    options = try Options(Array(ProgramArguments.all.dropFirst()))
   } catch {
     complain("\(error)\nTry 'guardian --help'.")
     return 64
@@ -43,7 +43,9 @@ private func blockSignals() {
   for number in [SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD] { sigaddset(&set, number) }
   pthread_sigmask(SIG_BLOCK, &set, nil)
   // A client or a pipe that goes away is an error of one write, and nothing in here means anything by USR1 or USR2.
-  for number in [SIGPIPE, SIGUSR1, SIGUSR2] { signal(number, SIG_IGN) }
+  signal(SIGPIPE, SIG_IGN)
+  // As process 1 it passes these on.
+  if !Process1.isHere { for number in [SIGUSR1, SIGUSR2] { signal(number, SIG_IGN) } }
 }
 
 private func complain(_ text: String) { _ = StandardError.write("guardian: \(text)\n") }
@@ -187,6 +189,7 @@ private func run(
     try prepareNotifyDirectory(directories.notifyDirectory)
     surroundings.takeOver(snapshot?.host)
     for warning in surroundings.warnings { log.note(.warning, warning) }
+    for line in Weaknesses(surroundings).lines { log.note(.notice, line) }
     // Before the first thread, so that a fault of any of them leaves its mark.
     var faults: FaultMarks?
     if let state {

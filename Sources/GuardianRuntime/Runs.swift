@@ -115,6 +115,14 @@ final class ServiceFacts {
 }
 
 extension SpawnFailure {
+  /// Of guardian's own calls before a start. What is short is named with its limit.
+  init(preparing error: SystemError) {
+    let own = [EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, ENOSPC, EBUSY].contains(error.errno)
+    let limit = own ? Limits.shortage(error.errno).map { " (\($0))" } ?? "" : ""
+    self.init(
+      stage: .prepare, errno: error.errno, target: "", sentence: error.description + limit, ownTrouble: own)
+  }
+
   /// The worker has too much to do.
   static let slowDisk = SpawnFailure(
     stage: .prepare, errno: EAGAIN, target: "", sentence: "cannot read environment files: the disk is too slow",
@@ -265,11 +273,12 @@ final class RunTable {
         }
       }
     } catch {
-      failed(
-        run,
-        SpawnFailure(
-          stage: .prepare, errno: error.errno, target: "", sentence: error.description,
-          ownTrouble: [EMFILE, ENFILE, ENOMEM, ENOBUFS, EAGAIN, EBUSY, ENOSPC].contains(error.errno)))
+      if case .pending(let pending) = run.stage {
+        // Nobody would hear what becomes of it.
+        pending.signal(.kill)
+        run.stage = .preparing
+      }
+      failed(run, SpawnFailure(preparing: error))
     }
   }
 

@@ -88,6 +88,8 @@ final class Shell {
   private var streams = 0
   private var reloads: [(Reloaded) -> Void] = []
   var reloading = false
+  /// Why not all services can run at once.
+  var descriptorShortage: String?
   /// Since the heap was last tidied.
   private var heapIsUntidy = false
   var stopping = false
@@ -163,6 +165,7 @@ final class Shell {
       try loop.onSignal(SIGQUIT, priority: .control) { [unowned self] in stop("SIGQUIT") },
       try loop.onSignal(SIGHUP, priority: .control) { [unowned self] in reload { _ in } },
     ]
+    sources += try signalsOfProcess1()
   }
 
   // MARK: The loop
@@ -457,6 +460,7 @@ final class Shell {
     let inForce = fleet.ids.compactMap { names[$0] }
     defer {
       streams = countStreams()
+      noticeDescriptors()
       lineRevision = nil
     }
     if let host = loaded.host { store.keep(events: host.historyEvents) }
@@ -787,6 +791,7 @@ final class Shell {
         "guardian died several times by its own fault and only observes for now; 'guardianctl reset --guardian' ends that"
       )
     }
+    if let shortage = descriptorShortage { answer.warnings.append(shortage) }
     if stopping { answer.warnings.append("guardian is stopping") }
     return answer
   }
@@ -818,7 +823,7 @@ final class Shell {
   // MARK: The end
 
   /// The first order counts; further ones change nothing, least of all call it off.
-  private func stop(_ why: String) {
+  func stop(_ why: String) {
     guard !stopping else { return log.note(.info, "\(why) again: already stopping") }
     stopping = true
     log.note(.notice, "\(why): stopping everything")

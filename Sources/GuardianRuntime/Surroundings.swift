@@ -95,6 +95,11 @@ struct Surroundings {
       }, canHide: canHide, capabilities: capabilities, sockets: sockets)
   }
 
+  private var usersThatCanBeHad: String {
+    let needed = ["setuid", "setgid"].compactMap { Capability(name: $0) }
+    return capabilities.isSuperset(of: needed) ? "any" : "only guardian's own (uid \(identity.uid))"
+  }
+
   /// What holds here, shown by `guardianctl version`.
   func guarantees(_ groups: GroupTable?, missing: String?) -> [DaemonVersion.Guarantee] {
     let session = isSubreaper ? "session, process group, subreaper" : "session, process group"
@@ -108,6 +113,9 @@ struct Surroundings {
         groups?.groups.controllers.contains(.memory) ?? false
           ? "each run's own" : access("/proc/vmstat", R_OK) == 0 ? "host-wide counter" : "none"),
       .init("journal", Journal.exists ? "yes" : "no"),
+      .init("proc", access("/proc/self/stat", R_OK) == 0 ? "mounted" : "not mounted"),
+      .init("users", usersThatCanBeHad),
+      .init("process-1", Process1.isHere ? "yes" : "no"),
     ]
   }
 }

@@ -35,7 +35,7 @@ final class Upgrade {
   var cameBack: String?
 
   /// The path by which guardian was started, absolute.
-  static let program = programPath(CommandLine.arguments.first ?? "")
+  static let program = programPath(ProgramArguments.all.first ?? "")
   /// For the check to answer.
   private static let patience = Duration.seconds(5)
   private static let outputBound = 4096
@@ -236,7 +236,7 @@ extension Shell {
     var all = TakeOver()
     all.pid = getpid()
     all.at = SystemClocks.now()
-    all.arguments = Options.withoutTakeOver(Array(CommandLine.arguments.dropFirst()))
+    all.arguments = Options.withoutTakeOver(Array(ProgramArguments.all.dropFirst()))
     all.program = Upgrade.program
     all.sockets = kept.sockets
     all.locks = locks.map { TakeOver.Held(path: $0.path, descriptor: $0.descriptor) }

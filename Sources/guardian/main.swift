@@ -1,4 +1,4 @@
 import Glibc
 import GuardianRuntime
 
-exit(guardianMain(CommandLine.arguments))
+exit(guardianMain())
