@@ -175,7 +175,7 @@ extension Programs {
           ] + arguments)
       }
       func wait(_ name: String, _ condition: (JSON) -> Bool) async throws {
-        try await eventually("\(name), in \(log())") {
+        try await eventually("\(name), in \(log())") { () async throws -> Void? in
           guard let answer = try? await inside("--json", "status", name), let json = try? JSON(answer.output),
             let service = json["services"].array.first
           else { return nil }

@@ -173,7 +173,7 @@ extension Programs {
       let filler = try Process(
         ["/usr/bin/nsenter", "--target", String(first), "--pid", "--mount", "--", "/bin/bash", "-c", fill + "; wait"])
       defer { kill(filler.pid, SIGKILL) }
-      try await eventually("no number is left") {
+      try await eventually("no number is left") { () async throws -> Void? in
         _ = try await guardian.control("start", "--no-wait", "web")
         let answer = try JSON(try await guardian.control("--json", "status", "web").output)["services"].array.first
         guard let answer, answer["phase"].string == "waiting" else {
