@@ -259,7 +259,7 @@ extension Conversation {
   @Test func `is in the plan`() {
     let talk = talk()
     let plan = talk.fleet.plan(for: talk.id, now: talk.now)
-    #expect(plan?.prefix(3).map(\.action) == ["start", "death", "before-start"])
+    #expect(plan.prefix(3).map(\.action) == ["start", "death", "before-start"])
   }
 }
 
