@@ -48,6 +48,10 @@ package let supervisorInterface = """
     contact: ?string,
     log: ?string,
     status_text: ?string,
+    requires: ?[]string,
+    after: ?[]string,
+    groups: ?[]string,
+    waits_for: ?[]string,
     notes: ?[]string
   )
 
@@ -73,7 +77,7 @@ package let supervisorInterface = """
     text: string
   )
 
-  # Services in order of name, at most 64 in one reply: call it with 'more'. 'worst' is what these services add to the exit
+  # Services in order of name, at most 64 in one reply: call it with 'more'. A name '@shop' means all of the group shop. 'worst' is what these services add to the exit
   # status of 'guardianctl status'; 'missing' are the names that nobody has.
   method List(names: ?[]string, brief: ?bool) -> (services: []Service, worst: int, missing: ?[]string)
 

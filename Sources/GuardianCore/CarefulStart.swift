@@ -29,7 +29,7 @@ extension ServiceMachine {
   var isSuspect: Bool { record.hostLosses >= Self.lossesForCare }
 
   var waitsForItsTurn: Bool {
-    if mayStart, case .waiting(.distantFuture, _, _) = phase { true } else { false }
+    if mayStart, obstacle == nil, case .waiting(.distantFuture, _, _) = phase { true } else { false }
   }
 
   /// True where the start has been put off: every start of a suspect, until it has settled once. An operator's order

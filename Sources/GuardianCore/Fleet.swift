@@ -36,6 +36,10 @@ package struct Fleet: Sendable {
   /// During a shutdown: everything below has stopped, for good. So a look at the rest is not a look at all.
   private var idleBelow = 0
   private var care = Care()
+  /// See `Dependencies`: who waits for whom.
+  private var dependencies = Dependencies()
+  /// What has changed for others is being followed up.
+  private var followsUp = false
 
   private enum Shutdown { case no, going, done }
 
@@ -67,6 +71,9 @@ package struct Fleet: Sendable {
     number(spec.name, index)
     if machines[index]?.isSuspect ?? false { care.suspects.append(index) }
     schedule(index, machines[index]?.nextDeadline ?? (nil, nil))
+    dependencies.added(index, named: spec.name)
+    defineDependencies(of: index)
+    followUp(now: now)
     return ServiceID(index)
   }
 
@@ -135,9 +142,21 @@ package struct Fleet: Sendable {
       starts += 1
       startOrder[id.index] = starts
     }
+    let isLinked = dependencies.concerns(id.index)
+    if isLinked, dependencies.hasRequirements(id.index) {
+      machines[id.index]?.sharesBlame = dependencies.sharesBlame(id.index, now: now.monotonic)
+    }
     var turn = Turn(now: now, random: random)
     machines[id.index]?.handle(event, &turn)
     absorb(&turn, id.index)
+    switch event {
+    case .defined:
+      defineDependencies(of: id.index)
+      followUp(now: now)
+    case .removed where isLinked: dismissDependents(of: id.index, now: now)
+    case .ended where isLinked: excuseDependents(of: id.index, now: now)
+    default: break
+    }
   }
 
   /// An operator's order. With a `request`, exactly one answer follows, when the order has come to its outcome
@@ -150,6 +169,13 @@ package struct Fleet: Sendable {
     }
     // Milestones of this very order belong to those who waited before; the new waiter judges by the state.
     absorb(&turn, id.index)
+    if dependencies.concerns(id.index) {
+      switch command.verb {
+      case .stop: dismissDependents(of: id.index, now: now)
+      case .start, .restart, .release: pullUp(for: id.index, by: command.by, now: now)
+      case .reset, .hold, .reload: break
+      }
+    }
     guard let request, let machine = machine(id.index) else {
       if let request { output.append(.answer(request, .done(note: "removed"))) }
       return
@@ -158,6 +184,8 @@ package struct Fleet: Sendable {
       switch expectation {
       case .accepted(let note): .durable(.done(note: note))
       case .inVain(let reason): .durable(.failed(reason: reason))
+      case .ready(let note) where machine.waitsForOthers:
+        wait ? .ready(note: note) : .durable(.done(note: waitingSentence(id.index)))
       case .ready(let note): wait ? .ready(note: note) : .durable(.done(note: note))
       case .stopped(let note): wait ? .stopped(note: note) : .durable(.done(note: note))
       case .reloaded(let note, let after):
@@ -169,6 +197,7 @@ package struct Fleet: Sendable {
       meet([.failed(machine.reason)], id.index)
     } else {
       meet([], id.index)
+      giveUpHope(id.index)
     }
   }
 
@@ -184,6 +213,13 @@ package struct Fleet: Sendable {
   package mutating func shutDown(now: Now) {
     guard shutdown == .no else { return }
     shutdown = .going
+    // Who has to go last must be known before the first of them goes.
+    dependencies.goingDown = true
+    for index in machines.indices where machines[index] != nil {
+      machines[index]?.shuttingDown = true
+      noteStanding(of: index)
+    }
+    for index in machines.indices { machines[index]?.mustGoLast = dependencies.mustGoLast(index) }
     let order = machines.indices.filter { machines[$0] != nil }.sorted { (startOrder[$0], $0) > (startOrder[$1], $1) }
     for index in order { handle(.shutdown, for: ServiceID(index), now: now) }
     for index in order {
@@ -240,13 +276,153 @@ package struct Fleet: Sendable {
     if forgotten {
       if let name = machines[index]?.spec.name, numbers[name] == index { number(name, nil) }
       machines[index] = nil
+      dependencies.forget(index)
       for waiter in waiters.removeValue(forKey: index) ?? [] {
         output.append(.answer(waiter.request, .failed(reason: "the service was removed")))
       }
     }
     schedule(index, forgotten ? (nil, nil) : turn.due)
+    if dependencies.concerns(index) {
+      machines[index]?.sharesBlame = false
+      noteStanding(of: index)
+      giveUpHope(index)
+    }
     checkShutdown()
+    if followsUp { return }
+    followUp(now: turn.now)
     goOnWithCare(now: turn.now)
+  }
+
+  // MARK: Dependencies
+
+  private mutating func noteStanding(of index: Int) {
+    guard dependencies.concerns(index), let standing = machines[index]?.standing else { return }
+    dependencies.note(index, standing)
+  }
+
+  private mutating func defineDependencies(of index: Int) {
+    defineEdges(of: index)
+    // What one file takes away another may have been waiting for, in the same reload.
+    for other in dependencies.refusers where other != index { defineEdges(of: other) }
+  }
+
+  private mutating func defineEdges(of index: Int) {
+    guard let spec = machines[index]?.spec else { return }
+    let named = dependencies.define(index, requires: spec.requires, after: spec.after) { numbers[$0] }
+    noteStanding(of: index)
+    for other in named { noteStanding(of: other) }
+  }
+
+  /// Tells everybody for whom something has changed, and whoever changes by that, until nobody does. Never recurses: a
+  /// chain may be as long as the fleet.
+  private mutating func followUp(now: Now) {
+    guard !followsUp else { return }
+    followsUp = true
+    defer { followsUp = false }
+    while let index = dependencies.next() {
+      guard machines[index] != nil else { continue }
+      let obstacle = dependencies.obstacle(of: index), mustGoLast = dependencies.mustGoLast(index)
+      let changed = machines[index]?.obstacle != obstacle || machines[index]?.mustGoLast != mustGoLast
+      machines[index]?.obstacle = obstacle
+      machines[index]?.mustGoLast = mustGoLast
+      if changed, machines[index]?.heedsNeighbours ?? false {
+        take(index, now: now) { $0.neighboursChanged(&$1) }
+      } else if changed {
+        revision &+= 1
+        noteStanding(of: index)
+        giveUpHope(index)
+      }
+      if mustGoLast, machines[index]?.departure != nil { dismissDependents(of: index, now: now) }
+    }
+  }
+
+  private mutating func take(_ index: Int, now: Now, _ what: (inout ServiceMachine, inout Turn) -> Void) {
+    guard var machine = machines[index] else { return }
+    machines[index] = nil
+    machine.obstacle = dependencies.obstacle(of: index)
+    var turn = Turn(now: now, random: random)
+    what(&machine, &turn)
+    turn.due = machine.nextDeadline
+    machines[index] = machine
+    absorb(&turn, index)
+  }
+
+  /// It is being stopped by order: whatever requires it goes first, stays wanted, and waits.
+  private mutating func dismissDependents(of index: Int, now: Now) {
+    guard let name = machines[index]?.spec.name else { return }
+    for other in dependencies.dependents(of: index) {
+      switch machines[other]?.phase {
+      case .starting, .running: take(other, now: now) { $0.standDown(for: name, &$1) }
+      case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined, nil: break
+      }
+    }
+  }
+
+  /// It has died: a death of what requires it, just before, was no fault of its own.
+  private mutating func excuseDependents(of index: Int, now: Now) {
+    guard let name = machines[index]?.spec.name else { return }
+    for other in dependencies.died(index, at: now.monotonic) {
+      guard let judgement = machines[other]?.lastJudgement?.value,
+        now.monotonic - judgement.at <= Dependencies.blameTime
+      else { continue }
+      take(other, now: now) { $0.takeBack(name, &$1) }
+    }
+  }
+
+  /// Somebody has asked for a service that waits for others: those of them that are wanted and rest are started too.
+  private mutating func pullUp(for index: Int, by: String, now: Now) {
+    guard let machine = machines[index], machine.waitsForOthers else { return }
+    let command = Command(.start, by: "\(by), for \(machine.spec.name)")
+    var seen: Set<Int> = [index]
+    var stack = dependencies.awaited(by: index, .requires).compactMap(\.service)
+    while let next = stack.popLast() {
+      guard seen.insert(next).inserted, let other = machines[next], other.record.wanted == .up, !other.held else {
+        continue
+      }
+      switch other.phase {
+      case .backingOff, .finished, .waiting: take(next, now: now) { _ = $0.order(command, &$1) }
+      case .stopped, .starting, .running, .repairing, .stopping, .quarantined: break
+      }
+      stack += dependencies.awaited(by: next, .requires).compactMap(\.service)
+    }
+  }
+
+  /// Whoever waits for it to become ready is told when that will not happen by itself.
+  private mutating func giveUpHope(_ index: Int) {
+    guard waiters[index] != nil, let machine = machines[index], machine.waitsForOthers,
+      machine.obstacle?.hopeless ?? false
+    else { return }
+    meet([.failed(wantedAndWaits + waitingSentence(index))], index)
+  }
+
+  /// `waits for db (stopped) and cache (backing-off)`.
+  private func waitingSentence(_ index: Int) -> String {
+    guard let obstacle = machines[index]?.obstacle else { return "" }
+    let awaited = dependencies.awaited(by: index, obstacle.kind)
+    var parts = awaited.prefix(3).map { name, service in
+      "\(name) (\(service.flatMap { machines[$0] }?.wordForOthers ?? "without a valid definition"))"
+    }
+    if awaited.count > parts.count { parts.append("\(awaited.count - parts.count) more") }
+    let last = parts.popLast() ?? obstacle.name.text
+    let list = parts.isEmpty ? last : parts.joined(separator: ", ") + " and " + last
+    return (obstacle.kind == .requires ? "waits for " : "starts after ") + list
+  }
+
+  /// The services with each behind all that it waits for; else as they were.
+  package func inStartOrder(_ ids: [ServiceID]) -> [ServiceID] {
+    dependencies.inOrder(ids.map(\.index)).map { ServiceID($0) }
+  }
+
+  /// How long an orderly stop of everything takes at most, if everybody uses the whole time-out.
+  package var longestStop: Duration {
+    var timeouts: [Int: Duration] = [:]
+    for (_, id) in inOrder { timeouts[id.index] = machines[id.index]?.spec.stop.patience }
+    return dependencies.longestStop(timeouts)
+  }
+
+  /// The services of a group, in order of name.
+  package func members(of group: ServiceName) -> [ServiceID] {
+    inOrder.compactMap { _, id in machines[id.index]?.spec.groups.contains(group) ?? false ? id : nil }
   }
 
   /// Rises whenever a service may have changed: what was derived from the same number is still true.
@@ -369,7 +545,19 @@ package struct Fleet: Sendable {
 
   package func status(of id: ServiceID, now: Now, brief: Bool = false) -> ServiceStatus {
     guard machines.indices.contains(id.index) else { return ServiceStatus(name: "") }
-    return machines[id.index]?.status(now, brief: brief) ?? ServiceStatus(name: "")
+    guard var status = machines[id.index]?.status(now, brief: brief) else { return ServiceStatus(name: "") }
+    guard dependencies.concerns(id.index), let machine = machines[id.index] else { return status }
+    if machine.waitsForOthers {
+      status.reason = waitingSentence(id.index)
+      status.waitsFor = dependencies.awaited(by: id.index, machine.obstacle?.kind ?? .requires).prefix(4).map(\.name.text)
+    } else if machine.departure != nil {
+      let names = dependencies.liveDependents(of: id.index, limit: 4).compactMap { machines[$0]?.spec.name.text }
+      status.reason = "stops when what needs it has stopped: " + names.joined(separator: ", ")
+    }
+    for name in dependencies.refused(by: id.index) {
+      status.notes.append("it does not wait for \(name), which waits for it: a cycle")
+    }
+    return status
   }
 
   package func summary() -> FleetSummary {

@@ -48,7 +48,13 @@ extension ServiceMachine {
     func name(_ word: String) {
       if summary.names[word, default: []].count < 4 { summary.names[word, default: []].append(spec.name.text) }
     }
-    name(word)
+    if case .waiting = phase, waitsForOthers, let obstacle {
+      if summary.names[word, default: []].count < 4 {
+        summary.names[word, default: []].append("\(spec.name) for \(obstacle.name)")
+      }
+    } else {
+      name(word)
+    }
     if held {
       summary.held += 1
       name("held")

@@ -29,6 +29,17 @@ private struct Forecast {
     self.now = now
     begin = now
     random.fixedShare = share
+    // Others are as they should be: the plan is about this one's own deaths.
+    let waits = machine.waitsForOthers ? machine.obstacle : nil
+    self.machine.obstacle = nil
+    self.machine.mustGoLast = false
+    if let waits {
+      entries.append(
+        PlanEntry(
+          earliest: .zero, latest: .zero, action: "wait", step: machine.record.step, strikes: machine.record.strikes,
+          strikesAllowed: machine.spec.strikesAllowed(on: machine.record.step), text: waits.text + "; from then on"))
+      give { machine, turn in machine.neighboursChanged(&turn) }
+    }
     play()
   }
 
@@ -156,7 +167,8 @@ private struct Forecast {
     case .finished: action = "finish"
     case .waiting: action = "wait"
     case .observed: action = "observe"
-    case .ready, .settled, .ended, .deescalated, .backingOff, .repairEnded, .beforeStartEnded, .held, .reset,
+    case .notCounted: (action, text) = ("death", "dies: " + text)
+    case .ready, .settled, .ended, .waitingFor, .standingDown, .deescalated, .backingOff, .repairEnded, .beforeStartEnded, .held, .reset,
       .requested, .stopped, .stuck, .volatile, .resumed, .internalError:
       return
     case .reloading, .reloaded, .reloadFailed, .leaving, .watchdogSet, .mainMoved:

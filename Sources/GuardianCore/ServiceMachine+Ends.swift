@@ -6,11 +6,21 @@ extension ServiceMachine {
   /// The run has to go, and its end will be a death with this cause.
   mutating func fault(_ run: Run, _ cause: Cause, signal: Signal, _ turn: inout Turn) {
     turn.actions.append(.signal(run.id, signal))
-    phase = .stopping(run, Stop(purpose: .fault(cause), killAt: turn.now.monotonic + spec.stop.timeout))
+    var stop = Stop(purpose: purposeOfDeparture ?? .fault(cause), killAt: turn.now.monotonic + spec.stop.timeout)
+    stop.excused = sharesBlame
+    departure = nil
+    phase = .stopping(run, stop)
   }
 
   /// Somebody wants the run down, for now or for good.
   mutating func stopRun(_ run: Run, _ purpose: Stop.Purpose, _ turn: inout Turn) {
+    if mustGoLast, run.stage == .up {
+      let restarts = purpose == .restart
+      if restarts, departure == .stop { turn.milestones.append(.overtaken) }
+      departure = restarts ? .restart : .stop
+      return
+    }
+    departure = nil
     if case .saving = run.stage {
       // Not born yet.
       record.openRun = nil
@@ -72,7 +82,9 @@ extension ServiceMachine {
     switch phase {
     case .starting(let run), .running(let run):
       guard run.id == id, run.stage == .up || run.stage == .adopting else { return }
-      var stop = Stop(purpose: .death, killAt: turn.now.monotonic + spec.stop.timeout)
+      var stop = Stop(purpose: purposeOfDeparture ?? .death, killAt: turn.now.monotonic + spec.stop.timeout)
+      departure = nil
+      stop.excused = sharesBlame
       stop.unseen = run.stage == .adopting
       stop.death = death
       stop.diedAt = turn.now
@@ -91,6 +103,7 @@ extension ServiceMachine {
     case .stopping(var run, var stop):
       guard run.id == id, run.stage == .up || run.stage == .adopting, stop.death == nil else { return }
       stop.unseen = run.stage == .adopting
+      stop.excused = stop.excused || sharesBlame
       run.stage = .up
       stop.death = death
       stop.diedAt = turn.now
@@ -109,6 +122,7 @@ extension ServiceMachine {
     endsUnseen = stop.unseen
     if stop.unseen, run.pid == nil, !run.superseded { return concludeNotBegun(run, stop, &turn) }
     let at = stop.diedAt ?? turn.now
+    let excused = stop.excused || (sharesBlame && turn.now.monotonic - at.monotonic <= Dependencies.blameTime)
     let uptime = run.startedAt.map { at.monotonic - $0 } ?? .zero
     let cause: Cause
     let ordered: Bool
@@ -128,6 +142,7 @@ extension ServiceMachine {
     record.openRun = nil
     if ordered {
       record.lastEnd = end
+      finishedWell = false
       note(.ended(end), &turn)
       if run.superseded { return goOnWithSuccessor(of: run, stop.purpose, &turn) }
       return concludeStop(run, stop, &turn)
@@ -136,7 +151,7 @@ extension ServiceMachine {
     var judged = run
     // Whoever ordered the start that follows waits for that one, and is not told of this run's end.
     if stop.thenStart { judged.wasReady = true }
-    judge(end, of: judged, traced: death.traced, &turn)
+    judge(end, of: judged, traced: death.traced, excused: excused, &turn)
     if stop.thenStart, phase.run == nil { _ = orderStart(by: "", &turn) }
   }
 
@@ -144,7 +159,7 @@ extension ServiceMachine {
   private mutating func goOnWithSuccessor(of run: Run, _ purpose: Stop.Purpose, _ turn: inout Turn) {
     phase = .stopped
     careful = true
-    start(run.kind, atOnce: true, id: run.successor, prepared: true, &turn)
+    start(run.kind, atOnce: true, id: run.successor, prepared: true, isThere: true, &turn)
     if let successor = phase.run { stopRun(successor, purpose, &turn) }
   }
 
@@ -174,8 +189,18 @@ extension ServiceMachine {
   // MARK: Judgement
 
   /// What follows from an end that nobody asked for.
-  mutating func judge(_ end: End, of run: Run, traced: Bool = false, _ turn: inout Turn) {
+  mutating func judge(
+    _ end: End, of run: Run, traced: Bool = false, excused: Bool = false, _ turn: inout Turn
+  ) {
     record.lastEnd = end
+    finishedWell = spec.kind == .task && end.crashClass == .clean
+    lastJudgement =
+      spec.requires.isEmpty || excused
+      ? nil
+      : Shared(
+        Judgement(
+          at: turn.now.monotonic, step: record.step, strikes: record.strikes, triesOnStep: record.triesOnStep,
+          lateDeaths: record.lateDeaths, trialDelay: record.trialDelay))
     record.openRun = nil
     save()
     note(.ended(end), &turn)
@@ -211,6 +236,11 @@ extension ServiceMachine {
     if traced, !leftAlone {
       reason = "ended under a debugger, which is not counted"
       return pause(spec.backoff.delay(beforeTry: 1, share: turn.random.share()), then: .start, &turn)
+    }
+    if excused, !leftAlone {
+      reason = "\(end.description), while something that it requires was not ready; not counted"
+      note(.notCounted(why: "something that it requires was not ready"), &turn)
+      return startAgain(&turn)
     }
     if case .exec(let failure) = end.cause, failure.missing {
       missing = failure.target
@@ -313,7 +343,8 @@ extension ServiceMachine {
       // At once, but never two steps ahead of what is written down: a later guardian would not know the second by its id.
       let atOnce = run.writtenBy <= confirmed
       return start(
-        run.kind, atOnce: atOnce, id: run.successor, byOperator: run.byOperator, prepared: run.superseded, &turn)
+        run.kind, atOnce: atOnce, id: run.successor, byOperator: run.byOperator, prepared: run.superseded,
+        isThere: run.superseded, &turn)
     }
     died(early: end, run, &turn)
   }

@@ -49,8 +49,12 @@ extension ServiceMachine {
     want(.up)
     careful = true
     switch phase {
-    case .running: return .accepted(note: "already running")
-    case .starting: return .ready(note: "")
+    case .running:
+      stay(&turn)
+      return departure == .restart ? .ready(note: "after it has stopped") : .accepted(note: "already running")
+    case .starting:
+      stay(&turn)
+      return .ready(note: "")
     case .repairing(var repair):
       if repair.outcome == .stop || repair.outcome == .rest {
         if repair.outcome == .stop { turn.milestones.append(.overtaken) }
@@ -275,7 +279,8 @@ extension ServiceMachine {
     case .repairing(var repair):
       if repair.outcome == .stop { repair.outcome = .start }
       phase = .repairing(repair)
-    case .stopped, .finished, .waiting, .starting, .running, .backingOff, .quarantined: break
+    case .starting, .running: stay(&turn)
+    case .stopped, .finished, .waiting, .backingOff, .quarantined: break
     }
   }
 

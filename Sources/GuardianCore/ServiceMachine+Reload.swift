@@ -274,7 +274,9 @@ extension ServiceMachine {
     case .starting(let run), .running(let run):
       guard run.id == id, run.stage == .up else { return }
       note(.leaving(run: id), &turn)
-      phase = .stopping(run, Stop(purpose: .leaving, killAt: turn.now.monotonic + spec.stop.timeout))
+      let purpose = purposeOfDeparture ?? .leaving
+      departure = nil
+      phase = .stopping(run, Stop(purpose: purpose, killAt: turn.now.monotonic + spec.stop.timeout))
       reason = "it says that it is stopping"
     case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined: return
     }

@@ -54,6 +54,7 @@ extension ServiceMachine {
   private func living(_ run: Run) -> LiveRun {
     var live = Self.live(run)
     live.reloadFailure = reloadFailure
+    live.leaves = departure.map { $0 == .restart ? .restart : .stop }
     guard let reload else { return live }
     var now = LiveReload(ordered: reload.ordered, since: reload.since, until: reload.until)
     now.hook = reload.hook?.id
@@ -96,6 +97,7 @@ extension ServiceMachine {
     var live = LiveStop(
       purpose: purpose, killAt: stop.killAt, killed: stop.killedAt != nil, death: stop.death, thenStart: stop.thenStart)
     live.step = stop.step
+    live.excused = stop.excused
     return live
   }
 
@@ -161,6 +163,7 @@ extension ServiceMachine {
     begun = false
     firstStart = false
     if sameBoot {
+      finishedWell = spec.kind == .task && record.lastEnd?.crashClass == .clean
       absence = max(.zero, now.monotonic - stored.mark.monotonic)
     } else if record.untilBoot {
       record.untilBoot = false
@@ -209,6 +212,7 @@ extension ServiceMachine {
         let run = Self.run(live)
         phase = live.wasReady ? .running(run) : .starting(run)
         takeUpReload(live)
+        departure = live.leaves.map { $0 == .restart ? .restart : .stop }
         return
       }
       wentDownWithTheHost(live, &turn)
@@ -318,6 +322,7 @@ extension ServiceMachine {
     stop.death = live.death
     stop.thenStart = live.thenStart
     stop.step = live.step
+    stop.excused = live.excused
     return stop
   }
 
@@ -388,6 +393,7 @@ extension ServiceMachine {
     begun = true
     goOnAfterInterruption(&turn)
     if mayStart, case .stopped = phase { start(.ordinary, &turn) }
+    if let departure, !mustGoLast, let run = phase.run { stopRun(run, departure == .restart ? .restart : .order, &turn) }
   }
 
   /// What another boot has interrupted: an end that nobody has judged yet, a round of repairs.

@@ -48,12 +48,15 @@ extension ServiceMachine {
   /// Decides a start. Durable before exec, unless `atOnce`: then saved alongside.
   ///
   /// - Parameter prepared: `before-start` has been run, or the start has come about already.
+  /// - Parameter isThere: The start has come about already: nothing can hold it up.
   mutating func start(
     _ wish: RunKind, atOnce: Bool = false, id: RunID? = nil, byOperator: Bool = false, prepared: Bool = false,
+    isThere: Bool = false,
     _ turn: inout Turn
   ) {
     if case .starting = phase { return invariantBroken("a start while starting", &turn) }
     if phase.run != nil { return invariantBroken("a start while a run lives", &turn) }
+    if !isThere, mustWaitForOthers(wish, atOnce: atOnce, byOperator: byOperator, &turn) { return }
     if !prepared, mustWaitForItsTurn(wish, byOperator: byOperator) { return }
     // On a fresh ladder there is nothing to be tried: what was to be a trial is a start like any.
     var kind = adoptProcess(&turn) ? .ordinary : wish
@@ -79,6 +82,7 @@ extension ServiceMachine {
     var run = Run(id: id ?? turn.random.runID(), kind: kind, pluginsOff: off, stage: .spawning)
     run.successor = turn.random.runID()
     run.byOperator = byOperator
+    run.isThere = isThere
     run.watchdog = spec.watchdog
     record.openRun = run.id
     record.processHash = spec.process.fingerprint

@@ -33,6 +33,9 @@ extension ServiceMachine {
       status.clears = clears
       status.runbook = spec.runbook
       status.contact = spec.contact
+      status.requires = spec.requires.map(\.text)
+      status.after = spec.after.map(\.text)
+      status.groups = spec.groups.map(\.text)
     }
     status.wanted = record.wanted
     status.phase = phase.name

@@ -81,6 +81,19 @@ package struct ServiceMachine: Hashable, Sendable {
   package internal(set) var begun = true
   /// Restored on another boot: what was interrupted goes on, or is judged, with `begin`.
   var interrupted = false
+  /// What keeps it from starting, and whether others have to stop before it; kept by the fleet.
+  package internal(set) var obstacle: Obstacle?
+  package internal(set) var mustGoLast = false
+  /// Something that it requires is not ready, or has died just now; true for a turn of its own at most.
+  var sharesBlame = false
+  /// It is to be stopped as soon as nothing runs that requires it.
+  package internal(set) var departure: Departure?
+  /// The start that waits for others was asked for by somebody.
+  var startIsAnOrder = false
+  /// A task whose last run ended well, in this boot.
+  var finishedWell = false
+  /// What the last end was counted for; only where something is required.
+  var lastJudgement: Shared<Judgement>?
   /// This is the suspect's turn in a careful start, or an operator's order overrides it; for one start.
   var careful = false
   /// How the hook went that ended in this turn, and whether what ends in this turn was seen by nobody.
@@ -166,6 +179,8 @@ package struct ServiceMachine: Hashable, Sendable {
     var writtenBy = Ticket.none
     /// The successor was found alive: the restart at once has happened, whatever is known of the reasons.
     var superseded = false
+    /// It had come about before it was decided.
+    var isThere = false
 
     package enum Stage: Hashable, Sendable {
       /// Decided, waiting for the record to be durable.
@@ -207,6 +222,8 @@ package struct ServiceMachine: Hashable, Sendable {
     var unseen = false
     /// No word of the service puts off KILL beyond this; nil: it has not asked yet.
     var latestKillAt: Instant?
+    /// Its end is the fault of something that it requires.
+    var excused = false
   }
 
   /// What runs before a start: a round of repairs, or `before-start`.
@@ -434,12 +451,17 @@ extension ServiceMachine {
     switch phase {
     case .starting(var run):
       guard case .saving(let ticket) = run.stage, ticket <= confirmed else { return }
+      if obstacle?.kind == .requires, !run.isThere { return callOff(run, &turn) }
       run.stage = .spawning
       run.watchdog = spec.watchdog
       phase = .starting(run)
       requestSpawn(run, &turn)
     case .repairing(var repair):
       guard var hook = repair.hook, case .saving(let ticket) = hook.stage, ticket <= confirmed else { return }
+      if obstacle?.kind == .requires, let kind = repair.beforeStart {
+        _ = mustWaitForOthers(kind, atOnce: false, byOperator: repair.byOperator, &turn)
+        return
+      }
       hook.stage = .running(until: turn.now.monotonic + hook.repair.timeout)
       repair.hook = hook
       phase = .repairing(repair)
@@ -581,7 +603,7 @@ extension ServiceMachine {
       case .terminated(let killAt): consider(killAt)
       case .saving, .adopting, .killed, nil: break
       }
-    case .quarantined: if mayStart, begun { boot = record.quarantine?.nextTrial }
+    case .quarantined: if mayStart, begun, obstacle == nil { boot = record.quarantine?.nextTrial }
     }
     if let since = unansweredSince { consider(since + Self.saveTimeout) }
     if let until = record.hold?.until { boot = min(boot ?? until, until) }
@@ -632,7 +654,10 @@ extension ServiceMachine {
       }
     case .repairing(let repair): hookDeadlinePassed(repair, &turn)
     case .quarantined:
-      if mayStart, begun, let trial = record.quarantine?.nextTrial, now.boot >= trial { start(.trial, &turn) }
+      // A trial without what is required would prove nothing: it waits in quarantine.
+      if mayStart, begun, obstacle == nil, let trial = record.quarantine?.nextTrial, now.boot >= trial {
+        start(.trial, &turn)
+      }
     }
   }
 }

@@ -64,3 +64,6 @@ package struct RequestID: Hashable, Comparable, Sendable {
   package init(_ number: UInt64) { self.number = number }
   package static func < (a: RequestID, b: RequestID) -> Bool { a.number < b.number }
 }
+
+/// How the answer begins to an order to start what has to wait for another service that will not come by itself.
+package let wantedAndWaits = "it is wanted up now, and "

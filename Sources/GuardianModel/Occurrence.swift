@@ -36,6 +36,12 @@ package struct Occurrence: Hashable, Sendable {
     case stopped
     case finished(crashed: Bool)
     case waiting(SpawnFailure, retryIn: Duration)
+    /// Other services come first; one of them.
+    case waitingFor(ServiceName, required: Bool)
+    /// What it requires is being stopped.
+    case standingDown(for: ServiceName)
+    /// Its death is no strike and no late death.
+    case notCounted(why: String)
     /// What mode observe would have done.
     case observed(would: Step)
     case stuck(pids: Int, since: Duration)
@@ -84,6 +90,9 @@ package struct Occurrence: Hashable, Sendable {
     case .stopped: "stopped"
     case .finished: "finished"
     case .waiting: "waiting"
+    case .waitingFor: "waiting-for"
+    case .standingDown: "standing-down"
+    case .notCounted: "not-counted"
     case .observed: "observed"
     case .stuck: "stuck"
     case .volatile: "volatile"
@@ -176,6 +185,10 @@ extension Occurrence {
     case .finished(let crashed): return crashed ? "finished with a crash; restart says to leave it" : "finished"
     case .waiting(let failure, let retry):
       return "waiting for resources: \(failure.sentence); next try in \(retry.description)"
+    case .waitingFor(let name, let required):
+      return required ? "waits for \(name), which it requires" : "starts after \(name)"
+    case .standingDown(let name): return "stops, since it requires \(name), which is to be stopped"
+    case .notCounted(let why): return "this death is not counted: \(why)"
     case .observed(let would): return "observe mode: would take step \(would.rawValue) now"
     case .stuck(let pids, let since):
       return "\(processes(pids)) still there \(since.description) after SIGKILL; the kernel has not let them go"

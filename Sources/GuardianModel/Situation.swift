@@ -63,6 +63,9 @@ package struct LiveRun: Hashable, Sendable {
   package var reload: LiveReload?
   /// Why the last reload of this run came to nothing.
   package var reloadFailure: String?
+  /// It was to be stopped once nothing ran any more that required it.
+  package var leaves: Leaving?
+  package enum Leaving: Hashable, Sendable { case stop, restart }
   package init(id: RunID, kind: RunKind, pluginsOff: Bool) {
     self.id = id
     self.kind = kind
@@ -108,6 +111,8 @@ package struct LiveStop: Hashable, Sendable {
   package var thenStart: Bool
   /// How many of the signals before KILL have been sent, less one.
   package var step = 0
+  /// The end was the fault of something that the service requires.
+  package var excused = false
   package init(purpose: Purpose, killAt: Instant, killed: Bool, death: Death?, thenStart: Bool) {
     self.purpose = purpose
     self.killAt = killAt

@@ -433,7 +433,11 @@ final class ControlServer {
       let known = Set(all)
       var found = Set<ServiceName>()
       for text in wanted {
-        if let name = ServiceName(text), known.contains(name) { found.insert(name) } else { missing.append(text) }
+        if text.hasPrefix("@") {
+          let members = ServiceName(String(text.dropFirst())).map(shell.names) ?? []
+          if members.isEmpty { missing.append(text) }
+          found.formUnion(members)
+        } else if let name = ServiceName(text), known.contains(name) { found.insert(name) } else { missing.append(text) }
       }
       names = found.sorted()
     }

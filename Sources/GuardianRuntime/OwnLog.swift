@@ -96,7 +96,7 @@ extension Occurrence.Kind {
       run
     case .strike, .lateDeath, .escalated, .deescalated, .backingOff, .quarantined, .trialFailed, .pluginsOff,
       .pluginsOn, .pluginRetryFailed, .released, .held, .holdEnded, .reset, .requested, .stopped, .finished, .waiting,
-      .observed, .stuck, .volatile, .resumed, .internalError:
+      .waitingFor, .standingDown, .notCounted, .observed, .stuck, .volatile, .resumed, .internalError:
       nil
     }
   }
@@ -106,11 +106,11 @@ extension Occurrence.Kind {
     case .quarantined, .internalError, .stuck: .error
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
     case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .waiting, .observed, .volatile,
-      .reloadFailed:
+      .reloadFailed, .notCounted:
       .warning
     case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning
     case .repairStarted, .repairEnded, .released, .held, .holdEnded, .reset, .requested, .pluginsOn, .deescalated,
-      .resumed, .settled:
+      .resumed, .settled, .standingDown, .waitingFor:
       .notice
     case .started, .ready, .backingOff, .stopped, .finished, .beforeStart: .info
     case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: .info
@@ -123,11 +123,11 @@ extension Occurrence.Kind {
     case .quarantined, .internalError, .stuck: "\u{1B}[31m"
     case .settled(_, let degraded): degraded ? "\u{1B}[35m" : "\u{1B}[32m"
     case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed: "\u{1B}[35m"
-    case .ended, .strike, .lateDeath, .waiting, .observed, .volatile, .reloadFailed: "\u{1B}[33m"
+    case .ended, .strike, .lateDeath, .waiting, .observed, .volatile, .reloadFailed, .notCounted: "\u{1B}[33m"
     case .beforeStartEnded(_, let result): result == .succeeded ? "" : "\u{1B}[33m"
     case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: ""
     case .started, .ready, .beforeStart, .deescalated, .backingOff, .pluginsOn, .released, .held, .holdEnded, .reset,
-      .requested, .stopped, .finished, .resumed:
+      .requested, .stopped, .finished, .resumed, .waitingFor, .standingDown:
       ""
     }
   }

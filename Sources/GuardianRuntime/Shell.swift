@@ -498,6 +498,8 @@ final class Shell {
     beforeFirstDeed?()
     beforeFirstDeed = nil
     if isFirst { findGroups(loaded.host?.groups ?? .automatic) }
+    // What has died meanwhile is heard of before what requires it: whose fault it was depends on that.
+    added = fleet.inStartOrder(added)
     failPoint("adopt.before")
     adopt(added)
     failPoint("adopt.after")
@@ -702,6 +704,9 @@ final class Shell {
     return all
   }
 
+  /// Of a group's services.
+  func names(of group: ServiceName) -> [ServiceName] { fleet.members(of: group).compactMap { names[$0] } }
+
   /// The fleet is looked at once for all of them: each look at it from here copies its parts' references.
   func statuses(of names: some Sequence<ServiceName>, now: Now, brief: Bool) -> [ServiceStatus] {
     let fleet = fleet
@@ -828,8 +833,7 @@ final class Shell {
     stopping = true
     log.note(.notice, "\(why): stopping everything")
     stopUndefined()
-    var patience = Duration.zero
-    for id in fleet.ids { patience = max(patience, fleet.spec(of: id)?.stop.patience ?? .zero) }
+    let patience = fleet.longestStop
     host?.stopping(patience: patience + .seconds(10))
     fleet.shutDown(now: SystemClocks.now())
     fleetTold = true

@@ -679,7 +679,7 @@ struct Checker {
     case .leaving, .watchdogSet, .mainMoved: break
     case .reset, .started, .ready, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
       .pluginsOff, .pluginsOn, .pluginRetryFailed, .held,
-      .requested, .waiting, .observed, .stuck, .volatile, .resumed:
+      .requested, .waiting, .waitingFor, .standingDown, .notCounted, .observed, .stuck, .volatile, .resumed:
       break
     case .reloading(let run, let ordered): try reloadBegan(run, ordered: ordered, index, now: now)
     case .reloaded(let run), .reloadFailed(let run, _): try reloadEnded(run, index, now: now)

@@ -186,6 +186,7 @@ extension FieldWriter {
     process(20, live.leader)
     if let reload = live.reload { message(21) { $0.write(reload) } }
     if let failure = live.reloadFailure { string(22, failure) }
+    if let leaves = live.leaves { unsigned(40, leaves == .restart ? 2 : 1) }
   }
 
   private mutating func write(_ reload: LiveReload) {
@@ -227,6 +228,7 @@ extension FieldWriter {
     }
     flag(6, stop.thenStart)
     if stop.step != 0 { count(7, stop.step) }
+    if stop.excused { flag(40, true) }
   }
 
   private mutating func write(_ repair: LiveRepair) {
@@ -512,6 +514,12 @@ extension FieldReader {
         var inner = field.reader
         live.reload = try inner.liveReload()
       case 22: live.reloadFailure = try field.string()
+      case 40:
+        switch try field.unsigned() {
+        case 1: live.leaves = .stop
+        case 2: live.leaves = .restart
+        default: throw Malformed()
+        }
       default: break
       }
     }
@@ -564,6 +572,7 @@ extension FieldReader {
       case 5: stop.death = try inner.death()
       case 6: stop.thenStart = try field.flag()
       case 7: stop.step = try field.count()
+      case 40: stop.excused = try field.flag()
       default: break
       }
     }

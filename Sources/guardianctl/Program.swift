@@ -98,7 +98,7 @@ struct Program {
     var worst = services.reduce(0) { max($0, $1.exitCode(named: named)) }
     if !named, services.isEmpty { worst = max(worst, summary.exitCodeWithoutServices) }
     if !missing.isEmpty { worst = max(worst, ExitCode.noSuchService) }
-    for name in missing { complain("no such service: \(name)") }
+    for name in missing { complain("no such \(Invocation.isGroup(name) ? "group" : "service"): \(name)") }
 
     if invocation.json {
       json { json in
@@ -126,7 +126,7 @@ struct Program {
     }
 
     let style = standardStyle()
-    if named {
+    if named, !invocation.names.contains(where: Invocation.isGroup) {
       var now = timespec()
       clock_gettime(CLOCK_REALTIME, &now)
       let wall = WallTime(nanoseconds: Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec))
@@ -135,7 +135,7 @@ struct Program {
         output.bytes += renderDetail(service, now: wall, style: style)
       }
     } else {
-      output.bytes += renderHead(summary, style: style)
+      if !named { output.bytes += renderHead(summary, style: style) }
       output.bytes += renderTable(services, style: style)
     }
     return worst
@@ -163,9 +163,13 @@ struct Program {
     }
   }
 
-  private mutating func order(_ invocation: Invocation) -> Int32 {
+  private mutating func order(_ asked: Invocation) -> Int32 {
+    var invocation = asked
+    if let status = expandGroups(&invocation) { return status }
     var results: [OrderResult] = []
     var daemons: [Daemon] = []
+    // A service that waits for another of those that are to be started is asked again when all have been.
+    var again: [String] = []
     for (index, name) in invocation.names.enumerated() {
       do throws(Daemon.Fault) {
         // One connection has one answer at a time, so each order has its own and the services start side by side; some
@@ -180,6 +184,9 @@ struct Program {
         }
         let daemon = daemons[index % 32]
         switch try daemon.reply(to: request(invocation, name), patience: nil) {
+        case .error(.failed(let reason)) where invocation.names.count > 1 && reason.hasPrefix(wantedAndWaits):
+          again.append(name)
+          continue
         case .error(let error): results.append(OrderResult(name: name, error: error))
         case .done(let note): results.append(OrderResult(name: name, note: note))
         case .services, .reloaded, .upgraded, .plan, .summary, .version: break
@@ -188,17 +195,23 @@ struct Program {
         // What has been answered is true all the same.
         return fail(error, json: invocation.json) { Self.write(results, into: &$0) }
       }
-      guard let last = results.last else { continue }
-      if let error = last.error { complain("\(last.name): \(error.sentence)") }
-      // A person who waits wants to see each as it comes; JSON is one object at the end.
-      if !invocation.json {
-        if last.error == nil {
-          output.bytes +=
-            "\(printable(last.name)): \(printable(last.note.isEmpty ? invocation.outcome : last.note))\n".utf8
+      if let last = results.last, !show(last, invocation) { return ExitCode.failed }
+    }
+    for name in again {
+      do throws(Daemon.Fault) {
+        let daemon = try Daemon.connect(to: invocation.target)
+        let request = ControlRequest.start(name: name, wait: true)
+        try daemon.send([ControlCall(request)])
+        switch try daemon.reply(to: request, patience: nil) {
+        case .error(let error): results.append(OrderResult(name: name, error: error))
+        // It was not when it was first asked for.
+        case .done: results.append(OrderResult(name: name))
+        case .services, .reloaded, .upgraded, .plan, .summary, .version: break
         }
-        if !output.flush() { return ExitCode.failed }
-        output.bytes = []
+      } catch {
+        return fail(error, json: invocation.json) { Self.write(results, into: &$0) }
       }
+      if let last = results.last, !show(last, invocation) { return ExitCode.failed }
     }
     if invocation.json {
       let worst = results.filter { $0.error != nil }.max { ($0.error?.exitCode ?? 0) < ($1.error?.exitCode ?? 0) }
@@ -208,6 +221,54 @@ struct Program {
       }
     }
     return results.reduce(0) { max($0, $1.error?.exitCode ?? 0) }
+  }
+
+  /// A person who waits wants to see each as it comes; JSON is one object at the end.
+  ///
+  /// - Returns: False if nobody can see it.
+  private mutating func show(_ result: OrderResult, _ invocation: Invocation) -> Bool {
+    if let error = result.error { complain("\(result.name): \(error.sentence)") }
+    if invocation.json { return true }
+    if result.error == nil {
+      output.bytes +=
+        "\(printable(result.name)): \(printable(result.note.isEmpty ? invocation.outcome : result.note))\n".utf8
+    }
+    if !output.flush() { return false }
+    output.bytes = []
+    return true
+  }
+
+  /// Puts the services of a group in its place.
+  ///
+  /// - Returns: The exit status where that fails.
+  private mutating func expandGroups(_ invocation: inout Invocation) -> Int32? {
+    let groups = invocation.names.filter(Invocation.isGroup)
+    if groups.isEmpty { return nil }
+    let list = ControlRequest.list(names: groups, brief: true)
+    var names = invocation.names.filter { !Invocation.isGroup($0) }
+    var missing: [String] = []
+    var refusal: ControlError?
+    do throws(Daemon.Fault) {
+      let daemon = try Daemon.connect(to: invocation.target)
+      try daemon.send([ControlCall(list, more: true)])
+      try daemon.replies(to: list, patience: patience) { body in
+        switch body {
+        case .services(let chunk, let unknown):
+          for service in chunk where !names.contains(service.name) { names.append(service.name) }
+          missing += unknown
+        case .error(let error): refusal = error
+        case .done, .reloaded, .upgraded, .plan, .summary, .version: break
+        }
+      }
+    } catch {
+      return fail(error, json: invocation.json)
+    }
+    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
+    if let name = missing.first {
+      return fail(ExitCode.noSuchService, "no-such-service", "no such group: \(name)", json: invocation.json)
+    }
+    invocation.names = names
+    return nil
   }
 
   private struct OrderResult {

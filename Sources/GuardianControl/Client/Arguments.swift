@@ -1,5 +1,9 @@
+import GuardianModel
+
 /// What the command line asks for.
 package struct Invocation: Hashable, Sendable {
+  /// A name that means all services of a group.
+  package static func isGroup(_ name: String) -> Bool { name.hasPrefix("@") }
   package enum Target: Hashable, Sendable {
     /// The user's, then the system's.
     case automatic
@@ -107,6 +111,10 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     // A name given twice is one service.
     for name in words.dropFirst() where !invocation.names.contains(name) { invocation.names.append(name) }
   }
+  for case (.group, let value) in seen {
+    guard ServiceName(value) != nil else { throw UsageFault(text: "--group '\(printable(value))' is no group's name") }
+    if !invocation.names.contains("@" + value) { invocation.names.append("@" + value) }
+  }
   if invocation.verb == .help { return .help(json: json) }
   let verb = invocation.verb.rawValue
   switch invocation.verb.names {
@@ -153,6 +161,7 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
       }
       invocation.holdMilliseconds = milliseconds
     case .fromStart: invocation.fromStart = true
+    case .group: break  // among the names already
     case .help, .version: break
     }
   }

@@ -188,6 +188,9 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
     add("Next", "\(next.action) in \(shortTime(milliseconds: next.inMilliseconds)), at \(clock(next.at))")
   }
   add("Clears", s.clears)
+  add("Requires", s.requires.joined(separator: ", "))
+  add("After", s.after.joined(separator: ", "))
+  add("Groups", s.groups.joined(separator: ", "))
   if !s.disabledPlugins.isEmpty { add("Plugins off", s.disabledPlugins.joined(separator: ", "), .doubtful) }
   if s.observe { add("Mode", "observe: repair, safe mode and quarantine are only reported", .doubtful) }
   if s.pendingDefinition { add("Pending", "a changed definition takes effect at the next start", .doubtful) }

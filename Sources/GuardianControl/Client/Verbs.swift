@@ -40,12 +40,14 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   case runtime = "--runtime", user = "--user", system = "--system", config = "--config", json = "--json"
   case noWait = "--no-wait", untilBoot = "--until-boot", guardian = "--guardian", holdFor = "--for", fromStart =
     "--from-start"
+  case group = "--group"
   case help = "--help", version = "--version"
 
   /// The word for its value; nil for a flag.
   package var value: String? {
     switch self {
     case .runtime, .config: "DIR"
+    case .group: "NAME"
     case .holdFor: "TIME"
     case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .help, .version: nil
     }
@@ -61,6 +63,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .guardian: [.reset]
     case .holdFor: [.hold]
     case .fromStart: [.plan]
+    case .group: [.status, .start, .stop, .restart, .release, .reset, .hold]
     }
   }
 
@@ -75,6 +78,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .guardian: "guardian itself: end its observe mode after faults of its own"
     case .untilBoot: "stop until the next boot only"
     case .holdFor: "how long to hold, as in 30min; 0s ends a hold"
+    case .group: "all services of a group; the same as the name @NAME"
     case .fromStart: "plan from zero, not from the present state"
     case .help: "show the help text"
     case .version: "show guardianctl's version"
