@@ -255,8 +255,18 @@ extension ServiceMachine {
       if missing != nil, case .quarantined = phase, mayStart { startFresh(&turn) }
       return
     }
+    var unlimited = spec.process
+    unlimited.groupLimits = new.process.groupLimits
     switch phase {
-    case .starting, .running, .stopping: nextProcess = Shared(new.process)
+    case .starting, .running, .stopping:
+      guard unlimited == new.process else {
+        nextProcess = Shared(new.process)
+        return
+      }
+      // Limits of its control group bind what runs already.
+      spec.process = new.process
+      nextProcess = nil
+      save()
     case .repairing(var repair):
       nextProcess = Shared(new.process)
       if repair.outcome == .start { repair.outcome = .startFresh }

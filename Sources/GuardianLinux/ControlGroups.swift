@@ -13,7 +13,7 @@ package final class ControlGroups {
   /// Why there are none, as in `no systemd …`, without a full stop.
   package struct Unavailable: Error, Hashable, Sendable, CustomStringConvertible {
     package var description: String
-    init(_ text: String) { description = text }
+    package init(_ text: String) { description = text }
   }
 
   package enum Controller: String, Hashable, Sendable, CaseIterable { case memory, pids, cpu }

@@ -270,7 +270,7 @@ extension RunTable {
     run.strangersEnd = found.watchEnd(shell.loop) { [weak self, weak run] end in
       guard let self, let run else { return }
       run.strangersEnd = nil
-      _ = ended(end, orphans: shell.orphans())
+      _ = ended(end, orphans: shell.orphans)
     }
     run.pid = identity.pid
     run.stage = .alive
@@ -341,7 +341,7 @@ extension HookTable {
     shell.post(service, .hookAdopted(adoptee.run, pid: identity.pid, startTicks: identity.startTicks))
     hook.strangersEnd = found.watchEnd(shell.loop) { [weak self] end in
       guard let self else { return }
-      _ = ended(end, orphans: shell.orphans())
+      _ = ended(end, orphans: shell.orphans)
     }
   }
 }

@@ -113,7 +113,7 @@ final class HookTable {
   }
 
   /// - Returns: False if the process is no hook.
-  func ended(_ end: ChildReaper.Ended, orphans: Orphans) -> Bool {
+  func ended(_ end: ChildReaper.Ended, orphans: () -> Orphans) -> Bool {
     guard let id = byPid.removeValue(forKey: end.pid), let hook = hooks.removeValue(forKey: id) else { return false }
     // A hook's children do not outlive it.
     hook.child?.mainEnded()

@@ -201,7 +201,7 @@ extension RunTable {
     run.strangersEnd = StrangersEnd(process, loop: shell.loop) { [weak self, weak run] status in
       guard let self, let run else { return }
       run.strangersEnd = nil
-      _ = ended(ChildReaper.Ended(pid: process.pid, status: status), orphans: shell.orphans())
+      _ = ended(ChildReaper.Ended(pid: process.pid, status: status), orphans: shell.orphans)
     }
   }
 

@@ -8,6 +8,8 @@ package struct Options: Hashable, Sendable {
     case plan(String)
     /// Guardian's own repair, run as a hook.
     case moveAside(String)
+    /// Takes controllers out of force in the group that was delegated.
+    case releaseControllers
     /// Run by a guardian that is to be upgraded, with a snapshot on standard input: could this program take over?
     case takeOverCheck
     /// Started by a guardian in its own place: the snapshot is in this descriptor.
@@ -27,6 +29,7 @@ package struct Options: Hashable, Sendable {
     Usage: guardian [--config DIR] [--state DIR] [--runtime DIR] [--logs DIR]
            guardian [--config DIR] --check [--json]
            guardian [--config DIR] --plan NAME
+           guardian --release-controllers
            guardian --version | --help
 
     Supervises the services described in DIR/services/*.yaml, in the foreground.
@@ -37,6 +40,8 @@ package struct Options: Hashable, Sendable {
       --logs DIR      log files
       --check         read the configuration, report every fault, and exit with 0 or 78
       --plan NAME     print as JSON what would happen if service NAME kept dying
+      --release-controllers
+                      for ExecStopPost= of a unit, see guardian(8)
       --version       print the version
       --help          print this
 
@@ -50,6 +55,7 @@ package struct Options: Hashable, Sendable {
 
   private static let words = [
     "--config", "--state", "--runtime", "--logs", "--check", "--version", "--help", "--plan", "--json",
+    "--release-controllers",
   ]
   /// For guardian's own use; no manual names them.
   private static let internalWords = ["--move-aside", "--take-over-check", "--take-over", "--back"]
@@ -96,6 +102,7 @@ package struct Options: Hashable, Sendable {
       case "--logs": logs = try directory()
       case "--plan": mode = .plan(try value("a service's name"))
       case "--move-aside": mode = .moveAside(try value("a path"))
+      case "--release-controllers": mode = .releaseControllers
       case "--take-over-check": mode = .takeOverCheck
       case "--take-over":
         guard let number = Int32(try value("a descriptor")), number > 2 else {
@@ -115,10 +122,14 @@ package struct Options: Hashable, Sendable {
         throw UsageFault(
           description: "unexpected argument '\(word)'; services are named in the configuration directory")
       }
-      if ["--check", "--version", "--help", "-h", "--json", "--take-over-check"].contains(name), given != nil {
+      if ["--check", "--version", "--help", "-h", "--json", "--take-over-check", "--release-controllers"].contains(
+        name), given != nil
+      {
         throw UsageFault(description: "\(name) takes no value")
       }
-      let choosing = ["--check", "--version", "--help", "-h", "--plan"] + Self.internalWords.filter { $0 != "--back" }
+      let choosing =
+        ["--check", "--version", "--help", "-h", "--plan", "--release-controllers"]
+        + Self.internalWords.filter { $0 != "--back" }
       if choosing.contains(name) { modes.append(name) }
     }
     if modes.count > 1 { throw UsageFault(description: "\(modes[0]) and \(modes[1]) do not go together") }

@@ -31,6 +31,7 @@ package func guardianMain() -> Int32 {
     return told ? check.exitStatus : max(check.exitStatus, 1)
   case .plan(let name): return plan(name, directories)
   case .moveAside(let path): return moveAside(path)
+  case .releaseControllers: return releaseControllers()
   case .takeOverCheck: return takeOverCheck(directories)
   case .takeOver(let snapshot): return takeOver(directories, snapshot, back: options.back)
   case .run: return run(directories)
@@ -258,6 +259,17 @@ private func moveAside(_ path: String) -> Int32 {
   let outcome = MoveAside.perform(path)
   _ = output(outcome.message + "\n")
   return outcome.exitCode
+}
+
+/// What a service manager runs when guardian is gone.
+private func releaseControllers() -> Int32 {
+  do throws(SystemError) {
+    guard let released = try ControlGroups.releaseControllers(), !released.controllers.isEmpty else { return 0 }
+    return output("\(released.controllers.joined(separator: " ")) taken out of force in \(released.group)\n") ? 0 : 1
+  } catch {
+    complain(error.description)
+    return 1
+  }
 }
 
 /// One line on standard output: `ok VERSION`, or why this program cannot take over.

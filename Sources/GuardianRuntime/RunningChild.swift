@@ -170,8 +170,8 @@ final class RunningChild {
   func remaining(in landscape: Landscape) -> Int { remainingInGroup ?? set.members(in: landscape).count }
 
   /// How many are alive besides a main process that has ended.
-  func remaining(_ orphans: Orphans) -> Int {
-    remainingInGroup ?? set.members(orphans, mainLives: leaderLives).count
+  func remaining(_ orphans: () -> Orphans) -> Int {
+    remainingInGroup ?? set.members(orphans(), mainLives: leaderLives).count
   }
 
   private var remainingInGroup: Int? {
@@ -184,8 +184,8 @@ final class RunningChild {
   func isEmpty(_ remaining: Int) -> Bool { remaining == 0 && !(group?.isPopulated ?? false) }
 
   /// A few of those who are left, as they are now: for people.
-  func looks(_ orphans: Orphans) -> [ProcessLook] {
-    let pids = group?.living(but: nil) ?? set.members(orphans, mainLives: leaderLives).map(\.pid)
+  func looks(_ orphans: () -> Orphans) -> [ProcessLook] {
+    let pids = group?.living(but: nil) ?? set.members(orphans(), mainLives: leaderLives).map(\.pid)
     return pids.prefix(64).compactMap { ProcessLook($0) }
   }
 }

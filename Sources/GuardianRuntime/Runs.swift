@@ -420,7 +420,7 @@ final class RunTable {
   // MARK: Ends
 
   /// - Returns: False if the process is no main process of a run.
-  func ended(_ end: ChildReaper.Ended, orphans: Orphans) -> Bool {
+  func ended(_ end: ChildReaper.Ended, orphans: () -> Orphans) -> Bool {
     guard let id = byPid[end.pid], let run = runs[id] else {
       if let id = leaders.removeValue(forKey: end.pid) { runs[id]?.child?.leaderEnded() }
       return false
@@ -501,7 +501,7 @@ final class RunTable {
     if let group = child.group, group.groups.state(group.name)?.frozen ?? false {
       notes.append("its control group is frozen")
     }
-    for look in child.looks(shell.orphans()) {
+    for look in child.looks(shell.orphans) {
       if look.isUninterruptible, run.sentKill {
         notes.append("pid \(look.pid) is in uninterruptible sleep: KILL waits for the kernel")
       } else if look.isStopped {
@@ -529,7 +529,8 @@ final class RunTable {
   /// After orphans have been reaped, and now and then.
   func lookAtDraining() {
     if draining.isEmpty { return }
-    let orphans = shell.orphans()
+    let found = shell.orphans()
+    let orphans = { found }
     draining.removeAll { id in
       guard let run = runs[id] else { return true }
       guard let child = run.child, !child.isEmpty(child.remaining(orphans)) else {

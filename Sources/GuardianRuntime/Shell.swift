@@ -397,8 +397,13 @@ final class Shell {
     while true {
       let ended = ChildReaper.drain(limit: 256)
       if ended.isEmpty { break }
-      // One look at the orphans serves the whole batch.
-      let orphans = orphans()
+      // One look at the orphans serves the whole batch, and none is taken where control groups tell.
+      var found: Orphans?
+      func orphans() -> Orphans {
+        let looked = found ?? self.orphans()
+        found = looked
+        return looked
+      }
       for end in ended
       where !runs.ended(end, orphans: orphans) && !hooks.ended(end, orphans: orphans) && !upgrade.ended(end) {
         strangers = true

@@ -2,6 +2,22 @@ import GuardianCore
 import GuardianModel
 import Testing
 
+@Suite struct `limits of a control group` {
+  @Test func `that alone have changed are in force at once, without a restart`() {
+    var talk = Conversation(service())
+    talk.exec()
+    talk.pass(.seconds(5))
+    var spec = service()
+    spec.process.groupLimits.memory = 1 << 30
+    talk.tell(.defined(spec))
+    #expect(!talk.status.pendingDefinition)
+    spec.process.umask = 0o077
+    talk.tell(.defined(spec))
+    #expect(talk.status.pendingDefinition)
+    #expect(talk.spawns.count == 1)
+  }
+}
+
 @Suite struct `a stop` {
   @Test func `sends the stop signal to the main process, then TERM to the rest, then KILL, all within one time-out`() {
     var talk = Conversation(service { $0.stop.signal = .int })

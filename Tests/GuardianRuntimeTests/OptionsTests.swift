@@ -17,6 +17,7 @@ import Testing
     #expect(try Options(["--plan", "web"]).mode == .plan("web"))
     #expect(try Options(["--move-aside", "/var/cache/x"]).mode == .moveAside("/var/cache/x"))
     #expect(try Options(["--take-over-check"]).mode == .takeOverCheck)
+    #expect(try Options(["--release-controllers"]).mode == .releaseControllers)
     let back = try Options(["--take-over", "7", "--back", "SIGSEGV"])
     #expect(back.mode == .takeOver(7) && back.back == "SIGSEGV")
     #expect(try Options(["--config", "relative"]).configuration?.hasPrefix("/") == true)

@@ -184,6 +184,13 @@ final class Process {
     waitBlocking()
   }
 
+  /// Now, if it has not ended yet.
+  func end() {
+    guard poll() == nil else { return }
+    kill(pid, SIGKILL)
+    waitBlocking()
+  }
+
   /// The exit status, or 128 + the signal; nil while it runs.
   func poll() -> Int32? {
     if let status { return status }
@@ -277,6 +284,76 @@ enum Book {
   }
 }
 
+// MARK: - Control groups
+
+enum Groups {
+  /// Where version 2 is mounted; nil where it is not.
+  static let mount: String? = {
+    let mounts = (try? Files.read("/proc/self/mountinfo")) ?? ""
+    for line in mounts.split(separator: "\n") where line.contains(" - cgroup2 ") {
+      let words = line.split(separator: " ")
+      if words.count > 4 { return String(words[4]) }
+    }
+    return nil
+  }()
+
+  /// The group of these tests.
+  static let own: String? = {
+    guard let text = try? Files.read("/proc/self/cgroup") else { return nil }
+    return text.split(separator: "\n").first { $0.hasPrefix("0::") }.map { String($0.dropFirst(3)) }
+  }()
+
+  /// The directory that a guardian with this runtime directory makes for its groups, where systemd does not manage the
+  /// tree.
+  static func place(of runtime: String) -> String? {
+    guard let mount, let own else { return nil }
+    var status = stat()
+    guard stat(runtime, &status) == 0 else { return nil }
+    let name = "guardian.\(String(status.st_dev, radix: 16))-\(String(status.st_ino, radix: 16))"
+    return mount + (own == "/" ? "" : own) + "/" + name
+  }
+
+  /// Why a guardian of these tests has none; nil if it has.
+  static let missing: String? = {
+    guard let mount, let own else { return "version 2 of control groups is not mounted" }
+    if Files.exists("/run/systemd/system") { return "systemd manages the tree here, and delegates none to these tests" }
+    let group = "\(mount)\(own == "/" ? "" : own)/guardian-tests-\(getpid())"
+    guard mkdir(group, 0o755) == 0 else { return "groups cannot be made: \(String(cString: strerror(errno)))" }
+    defer { rmdir(group) }
+    return Files.exists(group + "/cgroup.kill") ? nil : "Linux 5.14 or newer is needed"
+  }()
+
+  static func has(_ controller: String) -> Bool {
+    guard missing == nil, let mount, let own else { return false }
+    return (try? Files.read(mount + own + "/cgroup.controllers"))?.split { $0 == " " || $0 == "\n" }
+      .contains { $0 == controller } ?? false
+  }
+
+  static func processes(_ directory: String) -> [Int32] {
+    ((try? Files.read(directory + "/cgroup.procs")) ?? "").split(separator: "\n").compactMap { Int32($0) }
+  }
+
+  /// Kills what is in there, which is only what a failed test has left, and removes it.
+  static func remove(_ directory: String) {
+    try? Files.put("1", to: directory + "/cgroup.kill")
+    for _ in 0..<200 {
+      for name in Files.names(in: directory) { rmdir(directory + "/" + name) }
+      if rmdir(directory) == 0 || errno == ENOENT { return }
+      usleep(5_000)
+    }
+  }
+}
+
+extension Files {
+  /// Into a file that is there and is none of its own.
+  static func put(_ text: String, to path: String) throws {
+    let fd = open(path, O_WRONLY | O_CLOEXEC)
+    guard fd >= 0 else { throw Failure.errno(path) }
+    defer { close(fd) }
+    guard Glibc.write(fd, text, text.utf8.count) == text.utf8.count else { throw Failure.errno(path) }
+  }
+}
+
 // MARK: - guardian
 
 /// One `guardian` on directories of its own, and `guardianctl` to talk to it.
@@ -288,14 +365,17 @@ final class Guardian {
   private var command: [String]
   private let wrapping: Int
   private let environment: [String: String]
+  /// Where guardian makes control groups, if it does.
+  let groups: String?
   /// Every main process that `status` has shown: sessions in which nothing may be left at the end.
   private var seen: Set<Int32> = []
 
   /// - Parameters:
   ///   - services: YAML for each name.
   ///   - user: Whom guardian itself runs as; nil: this test's user.
+  ///   - host: guardian.yaml; nil: there is none.
   init(
-    _ scratch: Scratch, services: [String: String], user: User? = nil, arguments: [String] = [],
+    _ scratch: Scratch, services: [String: String], host: String? = nil, user: User? = nil, arguments: [String] = [],
     environment: [String: String] = [:], wrappedIn wrapper: [String] = [],
     program: String = Place.products + "/guardian"
   ) async throws {
@@ -306,6 +386,8 @@ final class Guardian {
     let state = try scratch.directory("state")
     runtime = try scratch.directory("run")
     let logs = try scratch.directory("logs")
+    groups = Groups.place(of: runtime)
+    if let host { try Files.write(host, to: config + "/guardian.yaml") }
     for (name, yaml) in services { try Files.write(yaml, to: "\(config)/services/\(name).yaml") }
     if let user { for directory in [config, state, runtime, logs] { scratch.give(directory, to: user) } }
     wrapping = wrapper.count
@@ -316,6 +398,13 @@ final class Guardian {
     self.environment = environment
     process = try Process(command, environment: environment, output: scratch.path + "/guardian.log")
     try await answers()
+  }
+
+  /// One that was killed leaves its groups to the next; the last one's are nobody's.
+  deinit {
+    guard let groups, Files.exists(groups) else { return }
+    process.end()
+    Groups.remove(groups)
   }
 
   /// Waits until the control socket answers.

@@ -137,6 +137,23 @@ extension Programs {
       try expect("sleeping", "none")
     }
 
+    @Test func `each run has a control group below guardian's, which is where guardian left it, and holds what escapes`()
+      throws
+    {
+      try expect("process-set", "process-set control group below /system.slice/guardian.service, cgroup.kill")
+      try expect("supervisor", "/system.slice/guardian.service/supervisor")
+      for name in ["escaped", "escaped-again"] {
+        let group = try facts[name]
+        #expect(
+          ["service.escaper", "service.escaper:next"].contains { group == "3 /system.slice/guardian.service/\($0)" },
+          "\(group)")
+      }
+      // After SIGKILL of guardian systemd has to place the next one in a group that has other groups with processes.
+      try expect("escaped-killed", "same")
+      try expect("supervisor-killed", "/system.slice/guardian.service/supervisor")
+      try expect("escaped-stopped", "none")
+    }
+
     @Test func `an ordinary user's manager runs it as well`() throws {
       try expect("user-start", "")
       try expect("user-status-text", "1 service: 1 settled")
