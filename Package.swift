@@ -29,6 +29,7 @@ let package = Package(
   products: [
     .executable(name: "guardian", targets: ["guardian"]),
     .executable(name: "guardianctl", targets: ["guardianctl"]),
+    .executable(name: "guardian-check", targets: ["guardian-check"]),
     .executable(name: "guardian-sim", targets: ["guardian-sim"]),
   ],
   targets: [
@@ -46,6 +47,8 @@ let package = Package(
       name: "GuardianLinux", dependencies: ["GuardianModel", "CGuardian", "CArguments", "CSystemd"],
       swiftSettings: swift + failPointsInSwift),
     .target(name: "GuardianStore", dependencies: ["GuardianModel", "CSQLite"], swiftSettings: swift),
+    // Linked by `guardian-check` alone, so that the daemon has no libcurl in its process.
+    .target(name: "GuardianChecks", dependencies: ["GuardianModel", "GuardianLinux", "CCurl"], swiftSettings: swift),
     .target(
       name: "GuardianRuntime",
       dependencies: [
@@ -61,6 +64,9 @@ let package = Package(
       name: "guardianctl", dependencies: ["GuardianControl", "GuardianModel", "CArguments"],
       swiftSettings: swift, linkerSettings: staticProgram),
     .executableTarget(
+      name: "guardian-check", dependencies: ["GuardianChecks", "GuardianLinux"],
+      swiftSettings: swift, linkerSettings: staticRuntime),
+    .executableTarget(
       name: "guardian-sim", dependencies: ["GuardianSim", "GuardianCore", "GuardianModel"],
       swiftSettings: swift, linkerSettings: staticProgram),
 
@@ -73,6 +79,7 @@ let package = Package(
     .systemLibrary(name: "CYAML", pkgConfig: "yaml-0.1", providers: [.apt(["libyaml-dev"])]),
     .systemLibrary(name: "CJansson", pkgConfig: "jansson", providers: [.apt(["libjansson-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
 
     .testTarget(name: "GuardianModelTests", dependencies: ["GuardianModel"], swiftSettings: swift),
     .testTarget(name: "GuardianCoreTests", dependencies: ["GuardianCore", "GuardianModel"], swiftSettings: swift),
@@ -91,6 +98,9 @@ let package = Package(
       name: "guardian-probe", dependencies: ["GuardianLinux", "GuardianModel"], path: "Tests/Probe",
       swiftSettings: swift, linkerSettings: staticRuntime),
     .testTarget(name: "GuardianLinuxTests", dependencies: ["GuardianLinux", "GuardianModel"], swiftSettings: swift),
+    .testTarget(
+      name: "GuardianChecksTests", dependencies: ["GuardianChecks", "GuardianLinux", "GuardianModel"],
+      swiftSettings: swift),
     .testTarget(
       name: "GuardianRuntimeTests",
       dependencies: [

@@ -117,6 +117,46 @@ package struct KeyTable: Sendable {
       "start-timeout", "duration", "90s", "how long it may take to become ready", "start-timeout: 30s\nready: notify"),
     Key("startup-window", "duration", "60s", "a death before this is over is a strike", "startup-window: 20s"),
     Key("watchdog", "duration", "0s", "WATCHDOG=1 is expected this often; 0s: not", "watchdog: 30s"),
+    Key(
+      "checks", "list of mappings", "[]", "what is looked at, again and again, while it runs",
+      "checks:\n  - {name: port, tcp: 8080}"),
+    Key("checks[].name", "name", "", "how it is called in status and records", "checks:\n  - {name: port, tcp: 8080}"),
+    Key(
+      "checks[].http", "URL", "", "an HTTP server answers a GET well",
+      "checks:\n  - {name: health, http: \"http://127.0.0.1:8080/health\"}"),
+    Key(
+      "checks[].status", "number, or list of numbers", "200 to 299", "the status codes that are good",
+      "checks:\n  - {name: health, http: \"http://127.0.0.1:8080/health\", status: [200, 204]}"),
+    Key(
+      "checks[].body", "text", "", "what must be within the first 64 KiB of the answer's body",
+      "checks:\n  - {name: health, http: \"http://127.0.0.1:8080/health\", body: ok}"),
+    Key(
+      "checks[].unix", "path", "", "the socket to connect to instead of the URL's host",
+      "checks:\n  - {name: health, http: \"http://localhost/health\", unix: /run/web/http.sock}"),
+    Key(
+      "checks[].tcp", "port, HOST:PORT or path", "", "a connection is accepted",
+      "checks:\n  - {name: port, tcp: \"127.0.0.1:5432\"}"),
+    Key(
+      "checks[].exec", "list, or one line", "", "a program ends with exit status 0",
+      "checks:\n  - {name: query, exec: [/usr/libexec/web/check]}"),
+    Key(
+      "checks[].file", "path", "", "a file is written to again and again",
+      "checks:\n  - {name: beat, file: /run/web/heartbeat, within: 1min}"),
+    Key(
+      "checks[].within", "duration", "", "how old that file may be",
+      "checks:\n  - {name: beat, file: /run/web/heartbeat, within: 1min}"),
+    Key(
+      "checks[].every", "duration", "10s", "from one look to the next",
+      "checks:\n  - {name: port, tcp: 8080, every: 30s}"),
+    Key(
+      "checks[].timeout", "duration", "3s", "a look that takes longer has failed",
+      "checks:\n  - {name: port, tcp: 8080, timeout: 1s}"),
+    Key(
+      "checks[].failures", "number from 1", "3", "so many failures in a row make the check fail",
+      "checks:\n  - {name: port, tcp: 8080, failures: 5}"),
+    Key(
+      "checks[].successes", "number from 1", "1", "so many good looks in a row make it pass",
+      "checks:\n  - {name: port, tcp: 8080, successes: 2}"),
     Key("stop", "mapping", "{}", "how it is ended", "stop: {signal: INT}"),
     Key("stop.signal", "signal name", "TERM", "what the main process gets first", "stop: {signal: QUIT}"),
     Key("stop.timeout", "duration", "10s", "shared by all its processes; then KILL", "stop: {timeout: 30s}"),

@@ -9,6 +9,7 @@ struct ServiceDecoder {
   private var inDefaults = false
   /// Other services that are named, with their places: whether they are there is for those to say who know all files.
   private(set) var references: [ServiceReference] = []
+  var isDefaults: Bool { inDefaults }
 
   init(context: ConfigurationContext, log: DiagnosticLog, mainFile: String) {
     self.context = context
@@ -114,6 +115,7 @@ struct ServiceDecoder {
       }
     }
     spec.watchdog = duration(fields["watchdog"], "'watchdog'") ?? spec.watchdog
+    checks(fields, &spec)
     stop(fields["stop"], &spec)
     if let node = fields["reload"] { spec.reload = reload(node) }
     spec.restart = restart(fields["restart"]) ?? (spec.kind == .task ? .onCrash : .always)
@@ -639,7 +641,7 @@ struct ServiceDecoder {
   }
 
   /// The unique name of a repair or plugin.
-  private mutating func name(
+  mutating func name(
     _ node: Node?, of item: Node, _ what: String, _ names: inout [String: Node]
   ) -> String? {
     guard let node else {
@@ -728,6 +730,7 @@ extension ServiceDecoder {
     fileprivate let valid: [String]
     /// What unknown keys were probably meant to be; already reported.
     fileprivate let misspelt: Set<String>
+    var hasMisspelt: Bool { !misspelt.isEmpty }
     subscript(key: String) -> Node? {
       assert(valid.contains(key), "'\(key)' is not in the table of keys")
       return values[key]

@@ -18,6 +18,17 @@ package let supervisorInterface = """
     text: string
   )
 
+  # A health check in the present run. 'kind' is http, tcp, exec or file; 'state' is unknown, passing or failing; 'text' is
+  # what the last look came to; 'failures' counts bad looks in a row.
+  type Check (
+    name: string,
+    kind: string,
+    state: string,
+    since: string,
+    text: string,
+    failures: int
+  )
+
   # One service. A list has all members, a brief list only 'name' and what is not as usual, which is: running, settled,
   # wanted up, on step restart, without strikes.
   type Service (
@@ -52,6 +63,7 @@ package let supervisorInterface = """
     after: ?[]string,
     groups: ?[]string,
     waits_for: ?[]string,
+    checks: ?[]Check,
     notes: ?[]string
   )
 

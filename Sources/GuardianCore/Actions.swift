@@ -15,6 +15,10 @@ package enum Action: Hashable, Sendable {
   /// Is the run's main process at work? Answered by `looked`, asked when the startup window is over: a process that is
   /// writing its core dump has died, though nobody has seen its end, and one that is stopped has not proved anything.
   case look(RunID)
+  /// Probe a check, which takes at most its time-out once it has begun. Answered by `probed`.
+  indirect case probe(ProbeRequest)
+  /// Nobody waits for the answers to these probes any more: whatever still runs for them is to be ended.
+  case endProbes(RunID, [UInt64])
   /// Answered by `hookEnded`, once; the machine keeps the time.
   indirect case runHook(HookRequest)
   /// To the hook's own group.

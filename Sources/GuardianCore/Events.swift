@@ -16,8 +16,8 @@ package enum ServiceEvent: Hashable, Sendable {
   // Evidence about a run.
   /// READY=1, or the newline; the newline's end-of-file without one is not this.
   case ready(RunID)
-  /// Every check has passed since the run's start: with `ready: check` that is what ready means.
-  case checksPassed(RunID)
+  /// The answer to `probe`. Comes once for each.
+  case probed(RunID, number: UInt64, ProbeResult)
   case watchdogPinged(RunID)
   /// WATCHDOG=trigger.
   case watchdogTriggered(RunID)

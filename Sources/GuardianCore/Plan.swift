@@ -105,7 +105,7 @@ private struct Forecast {
     case .record(let occurrence): write(occurrence)
     case .look(let run): pending.append(.looked(run, .alive))
     case .forget: over = true
-    case .signal, .signalSet, .signalHook, .notify, .watch, .enter, .reload: break
+    case .signal, .signalSet, .signalHook, .notify, .watch, .enter, .reload, .probe, .endProbes: break
     }
   }
 
@@ -168,7 +168,8 @@ private struct Forecast {
     case .waiting: action = "wait"
     case .observed: action = "observe"
     case .notCounted: (action, text) = ("death", "dies: " + text)
-    case .ready, .settled, .ended, .waitingFor, .standingDown, .deescalated, .backingOff, .repairEnded, .beforeStartEnded, .held, .reset,
+    case .ready, .check, .settled, .ended, .waitingFor, .standingDown, .deescalated, .backingOff, .repairEnded,
+      .beforeStartEnded, .held, .reset,
       .requested, .stopped, .stuck, .volatile, .resumed, .internalError:
       return
     case .reloading, .reloaded, .reloadFailed, .leaving, .watchdogSet, .mainMoved:

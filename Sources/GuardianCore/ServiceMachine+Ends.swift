@@ -4,11 +4,14 @@ import GuardianModel
 
 extension ServiceMachine {
   /// The run has to go, and its end will be a death with this cause.
-  mutating func fault(_ run: Run, _ cause: Cause, signal: Signal, _ turn: inout Turn) {
+  ///
+  /// - Parameter detail: As in `End.detail`.
+  mutating func fault(_ run: Run, _ cause: Cause, signal: Signal, detail: String = "", _ turn: inout Turn) {
     turn.actions.append(.signal(run.id, signal))
     var stop = Stop(purpose: purposeOfDeparture ?? .fault(cause), killAt: turn.now.monotonic + spec.stop.timeout)
     stop.excused = sharesBlame
     departure = nil
+    stop.detail = detail
     phase = .stopping(run, stop)
   }
 
@@ -135,7 +138,7 @@ extension ServiceMachine {
     var end = End(
       run: id, status: death.status, cause: cause,
       crashClass: ordered ? .ordered : classify(death.status, cause: cause), at: at.wall, uptime: uptime,
-      leftovers: death.leftovers)
+      leftovers: death.leftovers, detail: stop.detail)
     if case .code(let code) = death.status, cause == .exit, !ordered, spec.successExit.contains(code) {
       end.crashClass = .clean
     }

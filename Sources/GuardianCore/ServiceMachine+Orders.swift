@@ -207,6 +207,7 @@ extension ServiceMachine {
     case .running(var run):
       if run.watchdogAt != nil { run.watchdogAt = now + run.watchdog }
       phase = .running(run)
+      checksHeldNoLonger()
     case .repairing(var repair):
       if repair.outcome == .rest { repair.outcome = .start }
       phase = .repairing(repair)
@@ -328,7 +329,7 @@ extension ServiceMachine {
       run.watchdogAt = nil
       phase = .running(run)
     }
-    if spec.ready == .none, case .starting(let run) = phase { becameReady(run.id, &turn) }
+    if spec.isReadyAtOnce, case .starting(let run) = phase { becameReady(run.id, &turn) }
   }
 
   /// Something changed that may be the cure: a fresh ladder, and a start where one is wanted.

@@ -98,6 +98,7 @@ extension ServiceMachine {
       purpose: purpose, killAt: stop.killAt, killed: stop.killedAt != nil, death: stop.death, thenStart: stop.thenStart)
     live.step = stop.step
     live.excused = stop.excused
+    live.detail = stop.detail
     return live
   }
 
@@ -323,6 +324,7 @@ extension ServiceMachine {
     stop.thenStart = live.thenStart
     stop.step = live.step
     stop.excused = live.excused
+    stop.detail = live.detail
     return stop
   }
 
@@ -442,7 +444,7 @@ extension ServiceMachine {
     switch phase {
     case .starting:
       take(process, &run, now)
-      if spec.ready == .none {
+      if spec.isReadyAtOnce {
         phase = .starting(run)
         becameReady(id, &turn)
       } else if readinessKnown {

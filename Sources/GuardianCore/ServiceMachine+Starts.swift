@@ -173,7 +173,7 @@ extension ServiceMachine {
       }
       executableReplaced = false
       appearanceTried = false
-      if spec.ready == .none {
+      if spec.isReadyAtOnce {
         phase = .starting(run)
         becameReady(id, &turn)
       } else {
@@ -270,7 +270,12 @@ extension ServiceMachine {
     run.beingLookedAt = false
     if run.wasReady { phase = .running(run) } else { phase = .starting(run) }
     switch liveness {
-    case .alive: settle(run, &turn)
+    case .alive:
+      guard checksAllowSettling(&run) else {
+        if run.wasReady { phase = .running(run) } else { phase = .starting(run) }
+        return
+      }
+      settle(run, &turn)
     case .stopped: reason = "stopped by a signal; the startup window waits"
     case .dumping:
       run.settlesAt = nil

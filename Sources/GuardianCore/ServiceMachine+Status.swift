@@ -36,6 +36,7 @@ extension ServiceMachine {
       status.requires = spec.requires.map(\.text)
       status.after = spec.after.map(\.text)
       status.groups = spec.groups.map(\.text)
+      status.checks = checkStatuses
     }
     status.wanted = record.wanted
     status.phase = phase.name

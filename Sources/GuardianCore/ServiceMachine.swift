@@ -103,6 +103,10 @@ package struct ServiceMachine: Hashable, Sendable {
   var reload: Reload?
   /// Why the last one of this run came to nothing.
   var reloadFailure: String?
+  /// Nil where nothing is checked now.
+  package internal(set) var health: Health?
+  /// The number of the last probe.
+  var lastProbe: UInt64 = 0
 
   package init(_ spec: ServiceSpec, record: ServiceRecord?, now: Now) {
     definition = Shared(spec)
@@ -218,6 +222,8 @@ package struct ServiceMachine: Hashable, Sendable {
     package var owed: Signal?
     /// An operator's order that came meanwhile: start when the end has been judged.
     package var thenStart = false
+    /// As in `End.detail`.
+    var detail = ""
     /// Found gone at guardian's start.
     var unseen = false
     /// No word of the service puts off KILL beyond this; nil: it has not asked yet.
@@ -329,7 +335,7 @@ extension ServiceMachine {
     case .leaving(let run): saidStopping(run, &turn)
     case .watchdogSet(let run, let interval): setWatchdog(run, interval, &turn)
     case .mainMoved(let run, let process): mainMoved(run, process, &turn)
-    case .checksPassed(let run): if spec.ready == .check { becameReady(run, &turn) }
+    case .probed(let run, let number, let result): probed(run, number: number, result, &turn)
     case .adopted(let run, let pid, let startTicks, let readinessKnown):
       adopted(run, ProcessIdentity(pid: pid, startTicks: startTicks), readinessKnown: readinessKnown, &turn)
     case .superseded(let run): superseded(run)
@@ -375,6 +381,7 @@ extension ServiceMachine {
     if phase.name != phaseBefore { phaseSince = turn.now.wall }
     careful = false
     letGoOfReload(&turn)
+    tendChecks(&turn)
     let situation = situation
     if situation != record.situation || reason != record.reason {
       keepBook(from: record.situation, to: situation, &turn)
@@ -534,6 +541,7 @@ extension ServiceMachine {
       }
     case .stopped, .finished, .waiting, .backingOff, .quarantined: break
     }
+    checksResumed(&turn)
     if unansweredSince != nil {
       unansweredSince = now
       issuedAt = now
@@ -592,7 +600,7 @@ extension ServiceMachine {
         if !interrupted { consider(stop.killAt) }
         break
       }
-      consider(run.lookAgainAt ?? run.settlesAt)
+      if !settlingIsPutOff { consider(run.lookAgainAt ?? run.settlesAt) }
       consider(run.clearsAt)
       consider(run.deescalatesAt)
       consider(reloadDeadline)
@@ -605,6 +613,7 @@ extension ServiceMachine {
       }
     case .quarantined: if mayStart, begun, obstacle == nil { boot = record.quarantine?.nextTrial }
     }
+    consider(nextProbeAt)
     if let since = unansweredSince { consider(since + Self.saveTimeout) }
     if let until = record.hold?.until { boot = min(boot ?? until, until) }
     return (monotonic, boot)
@@ -636,7 +645,8 @@ extension ServiceMachine {
       }
       if case .starting = phase {
         if !held, due(run.readyBy) {
-          fault(run, .startTimeout, signal: spec.stop.signal, &turn)
+          if isReadyAsFarAsKnown { return becameReady(run.id, &turn) }
+          fault(run, .startTimeout, signal: spec.stop.signal, detail: unreadyDetail, &turn)
         } else if due(run.lookAgainAt ?? run.settlesAt) {
           lookAt(run, &turn)
         }
@@ -646,8 +656,8 @@ extension ServiceMachine {
         fault(run, .watchdog, signal: .abrt, &turn)
       } else if due(reloadDeadline) {
         reloadDeadlinePassed(&turn)
-      } else if due(run.lookAgainAt ?? run.settlesAt) {
-        lookAt(run, &turn)
+      } else if !settlingIsPutOff, due(run.lookAgainAt ?? run.settlesAt) {
+        windowPassed(run, &turn)
       } else {
         if due(run.clearsAt) { clearLate(&turn) }
         if due(run.deescalatesAt) { deescalate(&turn) }

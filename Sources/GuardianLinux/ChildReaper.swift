@@ -63,6 +63,12 @@ package enum ProcessHandle {
   }
 }
 
+/// What others may do to this very process.
+package enum OwnProcess {
+  /// Nobody but root can read or trace it from here on. prctl(2), PR_SET_DUMPABLE.
+  package static func hideFromOthers() { guardian_hide_process() }
+}
+
 /// Makes guardian the parent of its services' orphans, so that none is lost.
 package enum Subreaper {
   /// Set, and read back. prctl(2).

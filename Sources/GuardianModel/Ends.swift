@@ -65,9 +65,11 @@ package struct End: Hashable, Sendable {
   package var uptime: Duration
   /// Processes of its set that outlived the main process.
   package var leftovers: Int
+  /// What guardian ended it for, where the cause alone says too little: `http failed 3 times: status 503`.
+  package var detail: String
   package init(
     run: RunID, status: ExitStatus, cause: Cause, crashClass: CrashClass, at: WallTime, uptime: Duration,
-    leftovers: Int = 0
+    leftovers: Int = 0, detail: String = ""
   ) {
     self.run = run
     self.status = status
@@ -76,6 +78,7 @@ package struct End: Hashable, Sendable {
     self.at = at
     self.uptime = uptime
     self.leftovers = leftovers
+    self.detail = detail
   }
 }
 

@@ -12,6 +12,8 @@ package struct Occurrence: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
     case started(run: RunID, pid: Int32, kind: RunKind, disabledPlugins: [String])
     case ready(run: RunID)
+    /// A check has come to another state than before; `said` is the text of the last probe.
+    case check(run: RunID, name: String, passing: Bool, said: String)
     case settled(run: RunID, degraded: Bool)
     case ended(End)
     case strike(step: Step, count: Int, allowed: Int)
@@ -66,6 +68,7 @@ package struct Occurrence: Hashable, Sendable {
     switch kind {
     case .started: "started"
     case .ready: "ready"
+    case .check(_, _, let passing, _): passing ? "check-passing" : "check-failing"
     case .settled: "settled"
     case .ended: "ended"
     case .strike: "strike"
@@ -127,8 +130,8 @@ extension End {
     case .exit, .signal: return how
     case .oom(let certain): return certain ? "out of memory" : "perhaps out of memory (\(how))"
     case .watchdog: return "watchdog missed (\(how))"
-    case .startTimeout: return "not ready within start-timeout (\(how))"
-    case .check: return "check failed (\(how))"
+    case .startTimeout: return "not ready within start-timeout (\(detail.isEmpty ? how : "\(detail); \(how)"))"
+    case .check: return detail.isEmpty ? "check failed (\(how))" : "check \(detail) (\(how))"
     case .exec(let failure): return failure.sentence
     case .killed: return "killed from outside (\(how))"
     case .unknown: return "gone, nobody saw how"
@@ -151,6 +154,8 @@ extension Occurrence {
       }
       return off.isEmpty ? text : text + ", without \(list(off))"
     case .ready: return "ready"
+    case .check(_, let name, let passing, let said):
+      return "check \(name) is \(passing ? "passing" : "failing")" + (said.isEmpty ? "" : ": \(said)")
     case .settled(_, let degraded): return degraded ? "settled, degraded" : "settled"
     case .ended(let end):
       return (end.hadBegun ? "ended after \(end.uptime.description): " : "did not start: ") + end.description

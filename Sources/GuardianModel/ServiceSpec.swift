@@ -17,6 +17,8 @@ package struct ServiceSpec: Hashable, Sendable {
   package var startupWindow = Duration.seconds(60)
   /// How often WATCHDOG=1 is expected; zero turns the watchdog off.
   package var watchdog = Duration.zero
+  /// Their names are unique.
+  package var checks: [CheckSpec] = []
   package var stop = StopSpec()
   /// Nil: it cannot be told to reload.
   package var reload: ReloadSpec?

@@ -113,6 +113,8 @@ package struct LiveStop: Hashable, Sendable {
   package var step = 0
   /// The end was the fault of something that the service requires.
   package var excused = false
+  /// As in `End.detail`.
+  package var detail = ""
   package init(purpose: Purpose, killAt: Instant, killed: Bool, death: Death?, thenStart: Bool) {
     self.purpose = purpose
     self.killAt = killAt

@@ -37,6 +37,8 @@ package struct ServiceStatus: Hashable, Sendable {
   package var requires: [String] = [], after: [String] = [], groups: [String] = []
   /// Other services that it waits for now, at most four; empty unless it is in phase `waiting` because of them.
   package var waitsFor: [String] = []
+  /// Of the present run, in the order of the file.
+  package var checks: [CheckStatus] = []
   /// Weaker guarantees and doubts, one sentence each: hidden as empty instead of absent, a stale definition, …
   package var notes: [String] = []
 

@@ -86,7 +86,7 @@ func printable(_ text: String, atMost limit: Int) -> String {
 extension Occurrence.Kind {
   fileprivate var run: RunID? {
     switch self {
-    case .started(let run, _, _, _), .ready(let run), .settled(let run, _): run
+    case .started(let run, _, _, _), .ready(let run), .settled(let run, _), .check(let run, _, _, _): run
     case .ended(let end): end.run
     case .repairStarted(let hook, _, _), .repairEnded(let hook, _, _), .beforeStart(let hook),
       .beforeStartEnded(let hook, _):
@@ -109,6 +109,7 @@ extension Occurrence.Kind {
       .reloadFailed, .notCounted:
       .warning
     case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning
+    case .check(_, _, let passing, _): passing ? .notice : .warning
     case .repairStarted, .repairEnded, .released, .held, .holdEnded, .reset, .requested, .pluginsOn, .deescalated,
       .resumed, .settled, .standingDown, .waitingFor:
       .notice
@@ -122,6 +123,7 @@ extension Occurrence.Kind {
     switch self {
     case .quarantined, .internalError, .stuck: "\u{1B}[31m"
     case .settled(_, let degraded): degraded ? "\u{1B}[35m" : "\u{1B}[32m"
+    case .check(_, _, let passing, _): passing ? "" : "\u{1B}[33m"
     case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed: "\u{1B}[35m"
     case .ended, .strike, .lateDeath, .waiting, .observed, .volatile, .reloadFailed, .notCounted: "\u{1B}[33m"
     case .beforeStartEnded(_, let result): result == .succeeded ? "" : "\u{1B}[33m"

@@ -63,6 +63,7 @@ final class Shell {
   // Made right after `self`, which they refer to.
   var runs: RunTable!
   var hooks: HookTable!
+  var checks: CheckTable!
   private var watches: WatchTable!
   var control: ControlServer!
   private var host: HostManager?
@@ -86,6 +87,8 @@ final class Shell {
   private var lineRevision: UInt64?
   /// Services whose output goes to the journal, as of the last reading.
   private var streams = 0
+  /// Services with checks, as of the last reading.
+  private var checked = 0
   private var reloads: [(Reloaded) -> Void] = []
   var reloading = false
   /// Why not all services can run at once.
@@ -150,6 +153,7 @@ final class Shell {
 
     runs = try RunTable(self)
     hooks = try HookTable(self)
+    checks = try CheckTable(self)
     watches = WatchTable(self)
     control = try ControlServer(self, path: directories.controlSocket, takeOver: takeOver)
     host = try HostManager(
@@ -218,7 +222,7 @@ final class Shell {
     }
     host?.tick(.decisions)
     host?.turnEnded(duties(now), now: now.monotonic)
-    if allStopped, runs.isEmpty, hooks.isEmpty, endStragglers() {
+    if allStopped, runs.isEmpty, hooks.isEmpty, checks.isEmpty, endStragglers() {
       exitStatus = 0
       groups?.removeAll()
       // What is not written by then is lost, and the next guardian says so; nobody may be kept waiting for a disk.
@@ -286,6 +290,7 @@ final class Shell {
         control.answer(request, answer)
       case .allStopped:
         allStopped = true
+        checks.endAll()
         hooks.endAll(.term)
         endTimer?.arm(at: (SystemClocks.monotonic() + .seconds(5)).nanoseconds)
       }
@@ -346,6 +351,8 @@ final class Shell {
     case .notify(let request): hooks.notify(request, for: id, spec: fleet.spec(of: id))
     case .watch(let path): watches.set(id, path: path)
     case .look(let run): runs.look(run)
+    case .probe(let request): checks.probe(request, for: id)
+    case .endProbes(let run, let numbers): checks.end(run, numbers)
     case .forget:
       runs.forget(id)
       if let name = names[id] { groups?.forget(name) }
@@ -405,7 +412,9 @@ final class Shell {
         return looked
       }
       for end in ended
-      where !runs.ended(end, orphans: orphans) && !hooks.ended(end, orphans: orphans) && !upgrade.ended(end) {
+      where !runs.ended(end, orphans: orphans) && !hooks.ended(end, orphans: orphans) && !upgrade.ended(end)
+        && !checks.ended(end, orphans: orphans)
+      {
         strangers = true
       }
       if ended.count < 256 { break }
@@ -417,7 +426,9 @@ final class Shell {
   }
 
   /// Children of guardian that it did not start itself, as of now.
-  func orphans() -> Orphans { orphanWatch.scan { runs.isMain($0) || hooks.isHook($0) || upgrade.isCheck($0) } }
+  func orphans() -> Orphans {
+    orphanWatch.scan { runs.isMain($0) || hooks.isHook($0) || upgrade.isCheck($0) || checks.isHelper($0) }
+  }
 
   private func showLife() {
     reap()
@@ -465,6 +476,9 @@ final class Shell {
     let inForce = fleet.ids.compactMap { names[$0] }
     defer {
       streams = countStreams()
+      let before = checked
+      checked = fleet.ids.count { fleet.spec(of: $0)?.checks.isEmpty == false }
+      if checked > 0, before == 0, CheckTable.program() == nil { log.note(.warning, CheckTable.missing) }
       noticeDescriptors()
       lineRevision = nil
     }
@@ -796,6 +810,7 @@ final class Shell {
     if streams > Self.manyStreams {
       answer.warnings.append("\(streams) services have a journal stream each; journald takes 4096 by default")
     }
+    if checked > 0, CheckTable.program() == nil { answer.warnings.append(CheckTable.missing) }
     if fleet.observing {
       answer.warnings.append(
         "guardian died several times by its own fault and only observes for now; 'guardianctl reset --guardian' ends that"

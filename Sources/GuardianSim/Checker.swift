@@ -20,6 +20,8 @@ struct Checker {
   private(set) var shuttingDown = false
   private(set) var requests: [UInt64: PendingRequest] = [:]
   private var deaths: [Int] = []
+  /// A check has said that the run has to go.
+  private var verdicts: [Int] = []
   /// How much longer than written a window may seem, because guardian stalled.
   private var lastStall: (until: Nanoseconds, length: Nanoseconds) = (0, 0)
   private(set) var alive = 0
@@ -97,9 +99,38 @@ struct Checker {
     var lastTicket = Ticket.none
     var lastRecord: ServiceRecord?
 
+    // Checks of the present run, by the probes' answers, in the order of the definition.
+    var checks: [CheckModel] = []
+    /// When it was signalled, a check had a say and had failed.
+    var signalledForCheck = false
+
     // Liveness.
     var badSince: Nanoseconds? = 0
     var settledAt: Nanoseconds?
+  }
+
+  /// Counted here from the answers alone.
+  struct CheckModel {
+    var spec: CheckSpec
+    var probe: UInt64?, disturbed = false
+    var good = 0, bad = 0, passing = false, hasPassed = false, notMade = false, failing = false
+    var isGoodEnough: Bool { passing || notMade && !failing }
+
+    mutating func hear(_ result: ProbeResult) {
+      probe = nil
+      switch result {
+      case .notMade: notMade = true
+      case .failed:
+        if disturbed { return }
+        (notMade, good) = (false, 0)
+        bad += 1
+        if bad >= spec.failures { (passing, failing) = (false, true) }
+      case .passed:
+        (notMade, bad) = (false, 0)
+        good += 1
+        if good >= spec.successes { (passing, hasPassed, failing) = (true, true, false) }
+      }
+    }
   }
 
   /// `perhaps` after an order whose effect on the wish the rules leave open.
@@ -154,7 +185,7 @@ struct Checker {
       } else if result == .cannotRepair {
         models[index].mayQuarantine = true
       }
-    case .ready(let run), .checksPassed(let run):
+    case .ready(let run):
       guard models[index].run == run, models[index].mainAlive, models[index].windowFrom == nil else { return }
       models[index].windowFrom = now
     case .ended(let run, let death):
@@ -178,12 +209,34 @@ struct Checker {
       models[index].stopIntended = true
       models[index].permit = false
     case .executableSeen: freshened(index)
-    case .looked, .watchdogPinged, .watchdogTriggered, .timeoutExtended, .resumed, .begin, .shutdown, .deadline,
+    case .probed(let run, let number, let result):
+      guard models[index].run == run, models[index].mainAlive,
+        let place = models[index].checks.firstIndex(where: { $0.probe == number })
+      else { return }
+      models[index].checks[place].hear(result)
+      let check = models[index].checks[place]
+      // Around the end of the window, which a stall may have put off, either reading is accepted.
+      if check.failing, check.bad >= check.spec.failures, models[index].windowFrom != nil,
+        check.hasPassed || models[index].settled, !models[index].signalled
+      {
+        verdicts.append(index)
+      }
+    case .resumed:
+      for place in models[index].checks.indices {
+        models[index].checks[place].disturbed = models[index].checks[place].probe != nil
+      }
+    case .looked, .watchdogPinged, .watchdogTriggered, .timeoutExtended, .begin, .shutdown, .deadline,
       .hookStarted, .adopted, .superseded, .hookAdopted, .readyAgain, .reloading, .watchdogSet, .mainMoved:
       break
     case .leaving(let run):
       if models[index].run == run, models[index].mainAlive { models[index].leftAt = models[index].leftAt ?? now }
     }
+  }
+
+  /// Not before it has passed, or the startup window is over; with `ready: check` that window begins when all have.
+  private func haveSay(_ index: Int, _ check: CheckModel, now: Nanoseconds) -> Bool {
+    guard let from = models[index].windowFrom else { return false }
+    return check.hasPassed || models[index].settled || now - from >= models[index].spec.startupWindow.nanoseconds
   }
 
   private mutating func freshened(_ index: Int) {
@@ -400,6 +453,23 @@ struct Checker {
       if models[index].run == run, models[index].mainAlive, !models[index].signalled {
         models[index].signalled = true
         models[index].signalledAt = now
+        models[index].signalledForCheck = models[index].checks.contains {
+          $0.failing && $0.bad >= $0.spec.failures && haveSay(index, $0, now: now)
+        }
+      }
+    case .probe(let probe):
+      try check(probe.run == models[index].run && models[index].mainAlive, index, now, "a probe of what does not run")
+      try check(models[index].executed, index, now, "a probe of what has not come to its exec")
+      try check(!models[index].signalled, index, now, "a probe of what is being stopped")
+      guard let place = models[index].checks.firstIndex(where: { $0.spec == probe.check }) else {
+        throw violation(index, now, "a probe of a check that is not defined")
+      }
+      try check(models[index].checks[place].probe == nil, index, now, "two probes of one check at once")
+      models[index].checks[place].probe = probe.number
+      models[index].checks[place].disturbed = false
+    case .endProbes(_, let numbers):
+      for place in models[index].checks.indices where models[index].checks[place].probe.map(numbers.contains) ?? false {
+        models[index].checks[place].probe = nil
       }
     case .reload(let run, _):
       try check(
@@ -545,6 +615,8 @@ struct Checker {
     models[index].leftAt = nil
     models[index].signalled = false
     models[index].signalledAt = nil
+    models[index].signalledForCheck = false
+    models[index].checks = models[index].spec.checks.map { CheckModel(spec: $0) }
     models[index].stopIntended = false
     models[index].spawnSeen = true
     models[index].trialByOperator = models[index].permit
@@ -572,6 +644,8 @@ struct Checker {
           now - since >= models[index].spec.startupWindow.nanoseconds, index, now,
           "settled \(now - since) ns after ready")
       }
+      try check(
+        models[index].checks.allSatisfy(\.isGoodEnough), index, now, "settled with a check that is not passing")
       models[index].settled = true
       models[index].settledAt = now
       models[index].badSince = nil
@@ -591,6 +665,9 @@ struct Checker {
         models[index].endRecords += 1
         try check(models[index].endRecords == 1, index, now, "one end, recorded twice")
         try check(!models[index].mainAlive, index, now, "recorded as ended while alive")
+        if end.cause == .check {
+          try check(models[index].signalledForCheck, index, now, "ended by a check that has no say yet")
+        }
       }
     case .strike(let step, let count, let allowed):
       try check(models[index].strikeSeen == nil, index, now, "two strikes in one turn")
@@ -671,15 +748,21 @@ struct Checker {
       }
     case .holdEnded:
       models[index].heldUntil = nil
+      for place in models[index].checks.indices { models[index].checks[place].bad = 0 }
       if models[index].badSince != nil { models[index].badSince = now }
     case .stopped, .finished:
       try check(!models[index].mainAlive, index, now, "stopped or finished while alive")
       models[index].badSince = nil
       if case .finished = kind { models[index].finished = true }
     case .leaving, .watchdogSet, .mainMoved: break
-    case .reset, .started, .ready, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
-      .pluginsOff, .pluginsOn, .pluginRetryFailed, .held,
-      .requested, .waiting, .waitingFor, .standingDown, .notCounted, .observed, .stuck, .volatile, .resumed:
+    case .ready(let run):
+      guard models[index].run == run, models[index].spec.ready == .check else { break }
+      try check(
+        models[index].checks.allSatisfy(\.isGoodEnough), index, now, "ready with a check that is not passing")
+      models[index].windowFrom = now
+    case .reset, .started, .check, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
+      .pluginsOff, .pluginsOn, .pluginRetryFailed, .held, .requested, .waiting, .waitingFor, .standingDown,
+      .notCounted, .observed, .stuck, .volatile, .resumed:
       break
     case .reloading(let run, let ordered): try reloadBegan(run, ordered: ordered, index, now: now)
     case .reloaded(let run), .reloadFailed(let run, _): try reloadEnded(run, index, now: now)
@@ -729,7 +812,9 @@ struct Checker {
   }
 
   func checkHook(_ hook: RunID, of index: Int, now: Nanoseconds) throws(Violation) {
-    try check(models[index].hook != hook && models[index].reloadHook != hook, index, now, "a hook runs on long after its time-out")
+    try check(
+      models[index].hook != hook && models[index].reloadHook != hook, index, now,
+      "a hook runs on long after its time-out")
   }
 
   private mutating func reloadBegan(_ run: RunID, ordered: Bool, _ index: Int, now: Nanoseconds) throws(Violation) {
@@ -763,6 +848,11 @@ struct Checker {
   // MARK: - The turn is over
 
   mutating func turnEnded(now: Nanoseconds) throws(Violation) {
+    while let index = verdicts.popLast() {
+      try check(
+        models[index].signalled || models[index].heldUntil != nil || !models[index].mainAlive, index, now,
+        "a check has failed, and the run goes on")
+    }
     while let index = deaths.popLast() { try settleAccounts(index, now: now) }
   }
 
@@ -887,7 +977,11 @@ struct Checker {
     // What runs before a start has the time of a start, and TERM and KILL after that.
     let preparation = spec.process.beforeStart.isEmpty ? 0 : spec.startTimeout.nanoseconds + 15 * second
     let oneTry =
-      preparation + spec.startTimeout.nanoseconds + spec.startupWindow.nanoseconds + 2 * spec.stop.patience.nanoseconds + 5 * second
+      preparation + spec.startTimeout.nanoseconds + spec.startupWindow.nanoseconds + 2 * spec.stop.patience.nanoseconds
+      + 5 * second
+      + spec.checks.reduce(0) { most, check in
+        max(most, Int64(check.failures + check.successes) * (check.every + check.timeout + .seconds(1)).nanoseconds)
+      }
     let hooks = spec.repairs.reduce(0) { $0 + $1.timeout.nanoseconds + 15 * second } * Int64(spec.escalation.repair)
     var delays: Nanoseconds = 0
     var delay = Double(spec.backoff.first.nanoseconds)

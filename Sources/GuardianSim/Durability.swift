@@ -86,6 +86,12 @@ package struct DurabilityWorld {
         spec.quarantine.retryAfter = .seconds(20)
         if number % 3 == 0 { spec.ready = .notify }
         spec.reload = .command(["/bin/reload"])
+        if number % 4 == 1 {
+          var check = CheckSpec(name: "check", kind: .exec(["/bin/check"]))
+          check.failures = 2
+          spec.checks = [check]
+          if number % 8 == 1 { spec.ready = .check }
+        }
       }
       if number % 5 == 0 { spec.process.beforeStart = ["/bin/prepare"] }
       specs.append(spec)
@@ -354,6 +360,10 @@ package struct DurabilityWorld {
         hooks[service] = nil
         inbox.append((service, .hookEnded(hook, .failed(.signal(.term, core: false)))))
       }
+    case .probe(let probe):
+      inbox.append(
+        (service, .probed(probe.run, number: probe.number, dice.chance(800) ? .passed("") : .failed(""))))
+    case .endProbes: break
     case .look(let run): if mains[service]?.run == run { inbox.append((service, .looked(run, .alive))) }
     case .enter(let entry): entries[service].append(entry)
     case .save(let record, let ticket):

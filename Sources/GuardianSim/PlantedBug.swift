@@ -19,6 +19,8 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case lostAnswer = "lost-answer"
   /// Deadlines come 300 ms before their time.
   case impatience
+  /// Now and then the answer of a probe is told the other way round.
+  case probeInverted = "probe-inverted"
   /// What a run leaves behind is declared gone before it is.
   case emptiedTooSoon = "emptied-too-soon"
   /// The failure of what runs before a start is taken for success.
@@ -51,6 +53,15 @@ struct Subject {
     switch (bug, event) {
     case (.lostDeath, .ended):
       if once(in: 50) { return }
+    case (.probeInverted, .probed(let run, let number, let result)):
+      guard once(in: 3) else { break }
+      let other: ProbeResult =
+        switch result {
+        case .passed(let text): .failed(text)
+        case .failed(let text): .passed(text)
+        case .notMade: result
+        }
+      return fleet.handle(.probed(run, number: number, other), for: id, now: now)
     case (.forgottenStrikes, .ended):
       if once(in: 5) { fleet.order(Command(.reset, by: "nobody"), for: id, request: nil, wait: false, now: now) }
     case (.unpreparedStart, .hookEnded(let hook, _)) where preparing.remove(hook) != nil:

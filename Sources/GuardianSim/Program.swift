@@ -35,6 +35,10 @@ package enum Behaviour: String, Hashable, Sendable, CaseIterable {
   case silent
   /// Ends cleanly although it should stay up.
   case endsCleanly
+  /// Its checks fail from some time on.
+  case unwellNowAndThen
+  /// Its checks have never passed.
+  case neverWell
 }
 
 /// What one run will do if it is left alone.
@@ -48,6 +52,8 @@ struct Course {
   var leftoversIgnoreTerm = false
   /// The watchdog is answered until then; nil: for ever.
   var silentAfter: Nanoseconds?
+  /// Its checks see it well until then; nil: for ever.
+  var unwellAfter: Nanoseconds?
 }
 
 /// A simulated program: what it is like now, and what every next run of it does.
@@ -124,6 +130,8 @@ struct Program {
         course.death = dice.chance(100) ? Death(.unseen) : dice.pick(Self.crashes)
         course.death.traced = dice.chance(50)
       }
+    case .unwellNowAndThen: if dice.chance(700) { course.unwellAfter = dice.gap(mean: 4 * minute) }
+    case .neverWell: course.unwellAfter = 0
     case .silent: if dice.chance(500) { course.silentAfter = dice.gap(mean: 10 * minute) }
     case .endsCleanly:
       course.endsAfter = dice.chance(700) ? dice.time(millisecond, 3 * second) : dice.gap(mean: 10 * minute)
@@ -140,9 +148,9 @@ struct Program {
   mutating func calmDown(dice: inout Dice) {
     switch behaviour {
     case .healthy, .needsRepair, .badPlugin, .crashesForEver, .neverReady, .exits127, .exits78, .exitsFatally,
-      .outOfMemory, .task, .missing:
+      .outOfMemory, .task, .missing, .neverWell:
       break
-    case .slow, .diesNowAndThen, .ignoresTerm, .leavesLeftovers, .shot, .silent: behaviour = .healthy
+    case .slow, .diesNowAndThen, .ignoresTerm, .leavesLeftovers, .shot, .silent, .unwellNowAndThen: behaviour = .healthy
     case .diesEveryTwoMinutes, .fickle, .endsCleanly: behaviour = dice.chance(500) ? .healthy : .crashesForEver
     }
     if behaviour == .task { cure = 0 }
@@ -208,6 +216,16 @@ struct SpecMaker {
     case 0: spec.reload = .signal(.hup)
     case 1: spec.reload = .command(["/bin/reload"])
     default: break
+    }
+    if [.unwellNowAndThen, .neverWell].contains(behaviour) || behaviour != .task && dice.chance(200) {
+      for index in 0..<(1 + dice.below(2)) {
+        var check = CheckSpec(name: "check\(index)", kind: .exec(["/bin/check"]))
+        check.every = .seconds(dice.pick([5, 10, 30]))
+        check.failures = 1 + dice.below(3)
+        check.successes = 1 + dice.below(2)
+        spec.checks.append(check)
+      }
+      if spec.ready == .none, dice.chance(500) { spec.ready = .check }
     }
     let repairs = [.needsRepair, .exits78].contains(behaviour) ? 1 + dice.below(2) : dice.below(3)
     for index in 0..<repairs {

@@ -66,6 +66,8 @@ package struct Walk {
     var hookPrepares = false, prepared = false
     var saves: [Ticket] = []
     var look: RunID?
+    /// Numbers of probes that have not been answered, of the present run.
+    var probes: [UInt64] = []
     var watched = false
     var forgotten = false
   }
@@ -82,6 +84,7 @@ package struct Walk {
     var main: Surroundings.Main, hook: Bool, saves: Int, look: Bool, watched: Bool, forgotten: Bool
     var mode: LadderMode, escalates: Bool, hasTrials: Bool
     var reload: [Int]
+    var checks: [[Int]] = [], awaited = false
     var order: [Int]
   }
 
@@ -218,6 +221,11 @@ package struct Walk {
       moves.append(("reload done", .event(.hookEnded(hook, .succeeded))))
       moves.append(("reload failed", .event(.hookEnded(hook, .failed(.code(1))))))
     }
+    if let probe = around.probes.first, let run = around.run {
+      moves.append(("probe passed", .event(.probed(run, number: probe, .passed("")))))
+      moves.append(("probe failed", .event(.probed(run, number: probe, .failed("")))))
+      moves.append(("probe not made", .event(.probed(run, number: probe, .notMade("")))))
+    }
     if let hook = around.hook {
       moves.append(("repaired", .event(.hookEnded(hook, .succeeded))))
       moves.append(("repair failed", .event(.hookEnded(hook, .failed(.code(1))))))
@@ -230,9 +238,10 @@ package struct Walk {
     if let older = around.older, older != around.run {
       moves.append(("old news", .event(.ended(older, Death(.code(1))))))
     }
-    let verbs: [Command.Verb] = [
-      .start, .restart, .release, .reset, .stop(untilBoot: false), .hold(.seconds(9)), .hold(.zero),
-    ] + (spec.reload == nil ? [] : [.reload])
+    let verbs: [Command.Verb] =
+      [
+        .start, .restart, .release, .reset, .stop(untilBoot: false), .hold(.seconds(9)), .hold(.zero),
+      ] + (spec.reload == nil ? [] : [.reload])
     for verb in verbs { moves.append(("order \(verb.name)", .order(verb))) }
     var changed = spec
     changed.process.environment = [EnvironmentVariable("V", "2")]
@@ -278,6 +287,7 @@ package struct Walk {
         node.around.hook = nil
         if node.around.hookPrepares { node.around.prepared = result == .succeeded }
       case .looked: node.around.look = nil
+      case .probed(_, let number, _): node.around.probes.removeAll { $0 == number }
       default: break
       }
       try turn(&node) { $0.handle(event, &$1) }
@@ -346,6 +356,14 @@ package struct Walk {
       node.around.saves.append(ticket)
       if node.around.saves.count > 2 { node.around.saves.removeFirst() }
     case .look(let run): node.around.look = run
+    case .probe(let probe):
+      try check(probe.run == node.around.run && node.around.main == .alive, "a probe of what does not run")
+      // The machine is as it is at the end of the turn.
+      let asked = machine.health?.checks.compactMap(\.probe) ?? []
+      try check(Set(asked).count == asked.count, "two probes of one number")
+      node.around.probes.append(probe.number)
+      try check(node.around.probes.count <= machine.spec.checks.count, "more probes than checks")
+    case .endProbes(_, let numbers): node.around.probes.removeAll { numbers.contains($0) }
     case .watch(let path): node.around.watched = path != nil
     case .forget:
       try check(node.around.main == .none && node.around.hook == nil, "forgotten while something lives")
@@ -391,7 +409,11 @@ package struct Walk {
       case .asked: return try make(.event(.spawned(run, pid: 2, executable: nil)), &node)
       case .leftovers: return try make(.event(.emptied(run)), &node)
       case .alive:
+        if let probe = node.around.probes.first {
+          return try make(.event(.probed(run, number: probe, .passed(""))), &node)
+        }
         switch node.machine.phase {
+        case .starting where node.machine.spec.ready == .check: break
         case .starting: return try make(.event(.ready(run)), &node)
         case .stopping: return try make(.event(.ended(run, Death(.signal(.term, core: false)))), &node)
         case .running(let current):
@@ -482,6 +504,14 @@ package struct Walk {
     case .backingOff(_, let next): key.next = next == .act ? 1 : 2
     case .stopped, .finished, .waiting, .starting, .running, .quarantined: break
     }
+    for check in machine.health?.checks ?? [] {
+      add(check.probe == nil ? check.dueAt : nil)
+      key.checks.append([
+        CheckState.allCases.firstIndex(of: check.state) ?? 0, check.good, check.bad, check.hasPassed ? 1 : 0,
+        check.notMade ? 1 : 0, check.disturbed ? 1 : 0, check.probe == nil ? 0 : 1,
+      ])
+    }
+    key.awaited = machine.health?.awaited ?? false
     add(machine.nextDeadline.monotonic)
     add(boot: record.plugins.offUntil)
     add(boot: record.hold?.until)

@@ -52,6 +52,8 @@ package struct World {
     var born = false, mainAlive = false
     /// Sent before there was anybody to receive it.
     var early: Signal?
+    /// What its checks see; nil: it is well.
+    var unwellFrom: Nanoseconds?
     var dying = false
     var death: Death
   }
@@ -76,6 +78,7 @@ package struct World {
     case empties(place: Int, UInt32)
     case hookEnds(place: Int, UInt32)
     case looked(place: Int, UInt32)
+    case probed(place: Int, RunID, UInt64, good: Bool)
     case saved(place: Int, UInt64)
     case shot(place: Int)
     case ordered(place: Int)
@@ -293,6 +296,7 @@ package struct World {
       let process = places[place].processes[at]
       let liveness: Liveness = !process.mainAlive ? .dumping : faults && dice.chance(30) ? .stopped : .alive
       deliver(.looked(process.run, liveness), to: place)
+    case .probed(let place, let run, let number, let good): probed(place, run, number, good)
     case .saved(let place, let ticket): deliver(.saved(Ticket(ticket)), to: place)
     case .shot(let place):
       guard faults, places[place].program.behaviour == .shot else { return }
@@ -323,7 +327,8 @@ package struct World {
       queue.add(.disturbed(place: place), at: monotonic + dice.gap(mean: 20 * minute))
       guard let old = places[place].olderRun else { return }
       // Late and repeated news of a run that is long over.
-      switch dice.below(4) {
+      switch dice.below(5) {
+      case 4: deliver(.probed(old, number: UInt64(dice.below(100)), .failed("old news")), to: place)
       case 0: deliver(.ready(old), to: place)
       case 1: deliver(.ended(old, Death(.code(1))), to: place)
       case 2: deliver(.emptied(old), to: place)
@@ -396,7 +401,8 @@ package struct World {
     places[place].processes[at].mainAlive = true
     places[place].processes[at].death = course.death
     deliver(.spawned(run, pid: Int32(truncatingIfNeeded: serial) & 0x3f_ffff + 2, executable: executable), to: place)
-    if places[place].spec.ready != .none, let after = course.readyAfter {
+    places[place].processes[at].unwellFrom = course.unwellAfter.map { monotonic + $0 }
+    if ![.none, .check].contains(places[place].spec.ready), let after = course.readyAfter {
       queue.add(.ready(place: place, serial), at: monotonic + after)
     }
     if let after = course.endsAfter { queue.add(.dies(place: place, serial), at: monotonic + after) }
@@ -499,6 +505,25 @@ package struct World {
     queue.add(.dies(place: place, places[place].processes[at].serial), at: monotonic + after)
   }
 
+  /// What a probe sees is how the process was when it began.
+  private mutating func probe(_ request: ProbeRequest, of place: Int) {
+    let process = places[place].processes.first { $0.run == request.run && $0.mainAlive }
+    var good = process.map { $0.unwellFrom.map { monotonic < $0 } ?? true } ?? false
+    // Somebody else answers on the port of a service that is not there.
+    if process == nil { good = dice.chance(500) }
+    if faults, dice.chance(30) { good.toggle() }
+    var after = dice.time(millisecond, 200 * millisecond)
+    if !good, dice.chance(300) { after = request.check.timeout.nanoseconds }
+    queue.add(.probed(place: place, request.run, request.number, good: good), at: monotonic + after)
+  }
+
+  private mutating func probed(_ place: Int, _ run: RunID, _ number: UInt64, _ good: Bool) {
+    if faults, dice.chance(20) {
+      return deliver(.probed(run, number: number, .notMade("too many open files")), to: place)
+    }
+    deliver(.probed(run, number: number, good ? .passed("well") : .failed("unwell")), to: place)
+  }
+
   private mutating func hookEnds(_ place: Int, _ serial: UInt32) {
     guard let at = places[place].hooks.firstIndex(where: { $0.serial == serial }) else { return }
     let hook = places[place].hooks.remove(at: at)
@@ -516,7 +541,9 @@ package struct World {
       result = .notStarted(SpawnFailure(stage: .exec, errno: 13, target: "/bin/repair", sentence: "cannot run it"))
     }
     if let signal = hook.killedBy { result = .failed(.signal(signal, core: false)) }
-    if result == .succeeded, !hook.prepares, hook.index == places[place].program.cure, places[place].program.behaviour != .fickle {
+    if result == .succeeded, !hook.prepares, hook.index == places[place].program.cure,
+      places[place].program.behaviour != .fickle
+    {
       places[place].program.repaired = true
     }
     deliver(.hookEnded(hook.request, result), to: place)
@@ -651,6 +678,7 @@ package struct World {
       guard let process = places[place].processes.first(where: { $0.run == run }) else { return }
       if faults, dice.chance(10) { return }  // a look that finds no answer
       queue.add(.looked(place: place, process.serial), at: monotonic + dice.time(0, 3 * millisecond))
+    case .probe(let request): probe(request, of: place)
     case .save(_, let ticket):
       var after = dice.time(millisecond, 15 * millisecond)
       if faults {
@@ -666,7 +694,8 @@ package struct World {
         queue.add(.reloadIsOverdue(place: place, monotonic), at: monotonic + most)
       }
     case .watch(let path): places[place].watched = path != nil
-    case .forget, .enter: break
+    // What was on its way may come all the same.
+    case .forget, .enter, .endProbes: break
     }
   }
 
@@ -687,7 +716,7 @@ package struct World {
     case .saved(let ticket): "saved \(ticket.number)"
     case .hookEnded(let hook, let result): "hook \(short(hook)) \(result.description)"
     case .ready(let run): "ready \(short(run))"
-    case .checksPassed(let run): "checks of \(short(run)) passed"
+    case .probed(let run, let number, let result): "probe \(number) of \(short(run)): \(result)"
     case .looked(let run, let liveness): "looked at \(short(run)): \(liveness)"
     case .watchdogPinged(let run): "ping \(short(run))"
     case .watchdogTriggered(let run): "watchdog triggered \(short(run))"
@@ -733,6 +762,8 @@ package struct World {
     case .enter(.closed(let run, _, _, _, let madeUp)):
       "book: \(short(run)) closed\(madeUp ? ", made up" : "")"
     case .look(let run): "look at \(short(run))"
+    case .probe(let probe): "probe \(probe.number) of \(short(probe.run)): \(probe.check.name)"
+    case .endProbes(let run, let numbers): "end probes \(numbers) of \(short(run))"
     case .watch(let path?): "watch \(path)"
     case .watch(nil): "watch no longer"
     case .forget: "forget"

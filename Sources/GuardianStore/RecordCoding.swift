@@ -229,6 +229,7 @@ extension FieldWriter {
     flag(6, stop.thenStart)
     if stop.step != 0 { count(7, stop.step) }
     if stop.excused { flag(40, true) }
+    if !stop.detail.isEmpty { string(8, stop.detail) }
   }
 
   private mutating func write(_ repair: LiveRepair) {
@@ -254,6 +255,7 @@ extension FieldWriter {
     integer(5, end.at.nanoseconds)
     duration(6, end.uptime)
     count(7, end.leftovers)
+    if !end.detail.isEmpty { string(8, end.detail) }
   }
 
   private mutating func write(_ status: ExitStatus) {
@@ -573,6 +575,7 @@ extension FieldReader {
       case 6: stop.thenStart = try field.flag()
       case 7: stop.step = try field.count()
       case 40: stop.excused = try field.flag()
+      case 8: stop.detail = try field.string()
       default: break
       }
     }
@@ -645,6 +648,7 @@ extension FieldReader {
     var at: WallTime?
     var uptime: Duration?
     var leftovers = 0
+    var detail = ""
     while let field = try next() {
       var inner = field.reader
       switch field.tag {
@@ -655,12 +659,14 @@ extension FieldReader {
       case 5: at = try field.wallTime()
       case 6: uptime = try field.duration()
       case 7: leftovers = try field.count()
+      case 8: detail = try field.string()
       default: break
       }
     }
     return End(
       run: try required(run), status: try required(status), cause: try required(cause),
-      crashClass: try required(crashClass), at: try required(at), uptime: try required(uptime), leftovers: leftovers)
+      crashClass: try required(crashClass), at: try required(at), uptime: try required(uptime), leftovers: leftovers,
+      detail: detail)
   }
 
   private mutating func status() throws(Malformed) -> ExitStatus {

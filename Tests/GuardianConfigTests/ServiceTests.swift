@@ -240,7 +240,7 @@ import Testing
   }
 
   @Test(arguments: [
-    "checks: []", "reload: HUP", "plugins: {search: auto, list: [{name: a, arguments: [b]}]}",
+    "plugins: {search: auto, list: [{name: a, arguments: [b]}]}",
     "plugins: {when: idle, list: [{name: a, arguments: [b]}]}", "quarantine: {fallback: web-static}",
     "repair: [{name: a, run: [/bin/x], restore: [/a]}]", "notices: {on-common-cause: [/bin/x]}",
   ])

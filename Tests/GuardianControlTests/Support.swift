@@ -96,6 +96,15 @@ let zoo: [ServiceStatus] = {
   degraded.runbook = "https://wiki.example/web"
   degraded.contact = "shop team"
   degraded.statusText = "12 workers\u{1b}[31m\nbusy"
+  degraded.checks = [
+    CheckStatus(
+      name: "health", kind: "http", state: .passing, since: WallTime(nanoseconds: noon.nanoseconds - 60_000_000_000),
+      text: "status 200", failures: 1),
+    CheckStatus(
+      name: "beat", kind: "file", state: .failing, since: WallTime(nanoseconds: noon.nanoseconds - 5_000_000_000),
+      text: "not written for 2min\u{1b}[31m", failures: 3),
+    CheckStatus(name: "port", kind: "tcp", state: .unknown, since: noon),
+  ]
   degraded.notes = ["/srv/web/plugins/social.so is hidden as empty, not absent: overlays are missing here"]
   degraded.pendingDefinition = true
   degraded.lastEnd = end("signal", "segv", "SIGSEGV (core dumped)")

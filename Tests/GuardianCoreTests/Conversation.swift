@@ -22,6 +22,9 @@ struct Conversation {
   private(set) var reloads: [Signal] = []
   private(set) var hookSignals: [(hook: RunID, signal: Signal)] = []
   private(set) var entries: [RunEntry] = []
+  private(set) var probes: [ProbeRequest] = []
+  /// Numbers of probes to which a test has given its answer.
+  var answered: Set<UInt64> = []
   private(set) var allStopped = false
   private var instance: UInt64 = 4
   private(set) var forgotten = false
@@ -88,9 +91,10 @@ struct Conversation {
     case .record(let occurrence): occurrences.append(occurrence.kind)
     case .forget: forgotten = true
     case .enter(let entry): entries.append(entry)
+    case .probe(let request): probes.append(request)
     case .reload(_, let signal): reloads.append(signal)
     case .signalHook(let hook, let signal): hookSignals.append((hook, signal))
-    case .notify, .watch: break
+    case .notify, .watch, .endProbes: break
     }
   }
 

@@ -6,6 +6,7 @@ import Testing
   @Test(arguments: [
     "everything", "no repairs, no plugins", "task", "on-crash", "observe", "ready: none", "before-start",
     "reload by signal", "reload by command",
+    "checks", "ready: check",
   ])
   func `meets no broken rule, and good fortune leads from everywhere to a settled service`(_ variant: String) throws {
     let spec = Walk.spec {
@@ -23,6 +24,12 @@ import Testing
       case "before-start": $0.process.beforeStart = ["/bin/prepare"]
       case "reload by signal": $0.reload = .signal(.hup)
       case "reload by command": $0.reload = .command(["/bin/reload"])
+      case "checks", "ready: check":
+        var check = CheckSpec(name: "check", kind: .exec(["/bin/check"]))
+        check.every = .seconds(3)
+        check.failures = 2
+        $0.checks = [check]
+        $0.ready = variant == "checks" ? .none : .check
       default: break
       }
     }
@@ -44,5 +51,18 @@ import Testing
     try Walk.wander(#require(Walk.spec { $0.process.beforeStart = ["/bin/prepare"] }), seed: seed, steps: 3000)
     let patient = Walk.spec { $0.stop.then = [StopStep(signal: .int, timeout: .seconds(2))] }
     try Walk.wander(#require(patient), seed: seed, steps: 2000)
+    for ready in [Readiness.none, .check] {
+      let spec = Walk.spec {
+        $0.ready = ready
+        for name in ["one", "two"] {
+          var check = CheckSpec(name: name, kind: .exec(["/bin/check"]))
+          check.every = .seconds(2)
+          check.failures = name == "one" ? 1 : 2
+          check.successes = name == "one" ? 2 : 1
+          $0.checks.append(check)
+        }
+      }
+      try Walk.wander(#require(spec), seed: seed, steps: 2000)
+    }
   }
 }

@@ -50,6 +50,9 @@ import Testing
     Case(bug: .lostAnswer, says: ["unanswered"]),
     Case(bug: .impatience, says: ["before its delay is over", "settled", "came down", "too early"]),
     Case(bug: .unpreparedStart, says: ["without a before-start"]),
+    Case(
+      bug: .probeInverted,
+      says: ["check that is not passing", "no say yet", "a check has failed, and the run goes on"]),
     Case(bug: .emptiedTooSoon, says: ["processes of the run before are left", "is left"]),
     Case(bug: .endlessReload, says: ["two reloads at once", "a reload outlives its run", "a reload that never ends"]),
   ])

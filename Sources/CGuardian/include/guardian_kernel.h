@@ -71,6 +71,9 @@ int guardian_tracers_read(int descriptor, pid_t *_Nonnull process, pid_t *_Nonnu
 /// The calling thread's number. gettid(2).
 pid_t guardian_thread_id(void);
 
+/// Nobody but root can read or trace this process from here on, and it dumps no core. PR_SET_DUMPABLE.
+void guardian_hide_process(void);
+
 /// How a process ended, by waitid(2).
 struct guardian_end {
   pid_t pid;

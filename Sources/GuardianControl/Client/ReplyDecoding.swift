@@ -134,7 +134,7 @@ private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> 
 private enum Member: String, CaseIterable {
   case name, description, wanted, phase, step, settled, degraded, pid, run, since, uptime_ms, restarts, strikes
   case strikes_allowed, held, disabled_plugins, next, last_end, reason, type, observe, clears, pending_definition
-  case runbook, contact, log, status_text, requires, after, groups, waits_for, notes
+  case runbook, contact, log, status_text, requires, after, groups, waits_for, checks, notes
 }
 private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
 
@@ -199,6 +199,7 @@ private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) 
     case .after: s.after = try strings(value, "after")
     case .groups: s.groups = try strings(value, "groups")
     case .waits_for: s.waitsFor = try strings(value, "waits_for")
+    case .checks: s.checks = try decodeChecks(value)
     case .notes: s.notes = try strings(value, "notes")
     }
   }
@@ -206,6 +207,19 @@ private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) 
   guard seen.phase else { throw wrong("phase") }
   guard seen.settled else { throw wrong("settled") }
   return s
+}
+
+private func decodeChecks(_ list: JSONValue) throws(ReplyFault) -> [CheckStatus] {
+  var checks: [CheckStatus] = []
+  for o in list.elements {
+    var check = CheckStatus(
+      name: try text(o["name"], "name"), kind: try text(o["kind"], "kind"), state: try word(o["state"], "state"),
+      since: try time(o["since"], "since"))
+    check.text = try optionalText(o, "text") ?? ""
+    check.failures = Int(try optionalInteger(o, "failures") ?? 0)
+    checks.append(check)
+  }
+  return checks
 }
 
 private func decodeEnd(_ o: JSONValue) throws(ReplyFault) -> ServiceStatus.LastEnd {

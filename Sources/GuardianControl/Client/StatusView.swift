@@ -195,6 +195,21 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
   if s.observe { add("Mode", "observe: repair, safe mode and quarantine are only reported", .doubtful) }
   if s.pendingDefinition { add("Pending", "a changed definition takes effect at the next start", .doubtful) }
   add("Says", s.statusText)
+  for check in s.checks {
+    let since =
+      check.state == .unknown || check.since.nanoseconds <= 0 ? "" : " since \(clock(check.since))\(ago(check.since))"
+    let ink: Style.Ink =
+      switch check.state {
+      case .passing: .good
+      case .failing: .bad
+      case .unknown: .doubtful
+      }
+    let failed = check.failures > 0 && check.state != .failing ? ", failed \(check.failures) in a row" : ""
+    add(
+      "Check",
+      "\(check.name) (\(check.kind)) \(check.state.rawValue)\(since)\(failed)"
+        + (check.text.isEmpty ? "" : ": \(check.text)"), ink)
+  }
   add("Log", s.log)
   add("Runbook", s.runbook ?? "")
   add("Contact", s.contact ?? "")
