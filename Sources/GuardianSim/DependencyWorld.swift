@@ -482,6 +482,7 @@ package struct DependencyWorld {
       processes[service]?.terminated = true
       if process.alive { queue.add(.dies(service, serial: process.serial, .signal(.kill, core: false)), at: time) }
     case .look(let run): queue.add(.looked(service, run), at: time + millisecond)
+    case .probe, .endProbes: break  // None of these services has checks; `World` has those that do.
     case .save(let record, let ticket):
       // In order: the store writes one after the other.
       savedBy[service] = max(savedBy[service], time + dice.time(millisecond, 20 * millisecond))
