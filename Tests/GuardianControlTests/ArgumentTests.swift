@@ -31,6 +31,7 @@ import Testing
     #expect(run("stop --runtime=/x web db web --until-boot --no-wait --json") == wanted)
     #expect(run("hold web --for 1min30s")?.holdMilliseconds == 90_000)
     #expect(run("hold --for=0s web")?.holdMilliseconds == 0)
+    #expect(run("reload")?.names == [] && run("reload web db --no-wait")?.names == ["web", "db"])
     #expect(run("status -- --odd")?.names == ["--odd"])
     #expect(run("plan web --from-start --config etc")?.config == "etc")
   }
@@ -46,7 +47,8 @@ import Testing
     Fault(line: "--runtme /x", text: "unknown option '--runtme'; did you mean '--runtime'?"),
     Fault(line: "-x", text: "unknown option '-x'; see 'guardianctl help'"),
     Fault(line: "start", text: "'start' needs the name of a service"),
-    Fault(line: "reload web", text: "'reload' takes no name, but got 'web'"),
+    Fault(line: "reload --no-wait", text: "--no-wait goes with 'reload' only where services are named"),
+    Fault(line: "check web", text: "'check' takes no name, but got 'web'"),
     Fault(line: "upgrade web", text: "'upgrade' takes no name, but got 'web'"),
     Fault(line: "hold web", text: "'hold' needs a time: --for 30min"),
     Fault(line: "hold web --for", text: "--for needs a value: --for TIME"),

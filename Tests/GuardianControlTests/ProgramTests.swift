@@ -230,6 +230,12 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
     #expect(shown.output.split(separator: "\n").count == zoo.count + 2)
   }
 
+  @Test func `reloads the named services, and without a name the configuration`() {
+    let named = ask("reload web badexec")
+    #expect(named.status == 1 && named.output == "web: reloaded\n" && named.errors.contains("badexec"))
+    #expect(!ask("reload").output.contains("web: reloaded"))
+  }
+
   @Test func `prints one JSON object with all services`() {
     let shown = ask("--json")
     #expect(shown.status == 5)

@@ -122,11 +122,60 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
   }
 
   @Test(arguments: [
-    "", "\n\n\n", "READY", "READY=2", " READY=1", "READY =1", "READY=1\r", "=x", "\0\0", "MAINPID=1", "WATCHDOG=0",
+    "", "\n\n\n", "READY", "READY=2", " READY=1", "READY =1", "READY=1\r", "=x", "\0\0", "WATCHDOG=0", "BARRIER=2", "FDSTORE=0",
+    "ERRNO=", "ERRNO=-1", "ERRNO=4096", "EXIT_STATUS=1", "NOTIFYACCESS=all", "MONOTONIC_USEC=1", "mainpid=1",
     "EXTEND_TIMEOUT_USEC=-1", "EXTEND_TIMEOUT_USEC=99999999999999999999999",
   ])
   func `that means nothing does nothing`(_ text: String) {
     #expect(NotifyMessage(Array(text.utf8)).items.isEmpty)
+  }
+
+  @Test func `knows the whole protocol`() {
+    let message = NotifyMessage(
+      Array("RELOADING=1\nMONOTONIC_USEC=5\nWATCHDOG_USEC=3000000\nMAINPID=77\nERRNO=2\nBARRIER=1\nFDSTORE=1".utf8))
+    #expect(
+      message.items == [
+        .reloading, .watchdog(.seconds(3)), .mainPid(77), .errorNumber(2), .barrier, .store,
+      ])
+    #expect(message.stamp == Instant(nanoseconds: 5_000))
+  }
+
+  /// C5, C6: what is no number is told apart from a number that cannot be meant.
+  @Test func `keeps to the range of each number`() {
+    func items(_ text: String) -> [NotifyMessage.Item] { NotifyMessage(Array(text.utf8)).items }
+    for text in ["", "x", "1x", " 1", "0x10", "99999999999", "-99999999999"] {
+      #expect(items("MAINPID=" + text) == [.mainPid(nil)], "\(text)")
+    }
+    for (text, pid) in [("0", 0), ("1", 1), ("-1", -1), ("2147483647", Int32.max)] {
+      #expect(items("MAINPID=" + text) == [.mainPid(pid)])
+    }
+    #expect(items("WATCHDOG_USEC=0") == [.watchdog(.zero)])
+    #expect(items("WATCHDOG_USEC=1") == [.watchdog(.microseconds(1))])
+    #expect(items("WATCHDOG_USEC=x") == [.watchdog(nil)])
+    guard case .watchdog(let most?)? = items("WATCHDOG_USEC=18446744073709551615").first else {
+      Issue.record("no watchdog")
+      return
+    }
+    #expect(most > .day * 36_500)
+    #expect(items("EXTEND_TIMEOUT_USEC=18446744073709551615").count == 1)
+    #expect(NotifyMessage(Array("MONOTONIC_USEC=18446744073709551615".utf8)).stamp != nil)
+  }
+
+  /// RELIABILITY section 1: no bytes make it trap, and what it says stays bounded.
+  @Test func `survives any bytes`() {
+    var random = SystemRandomNumberGenerator()
+    let keys = ["READY", "WATCHDOG_USEC", "MAINPID", "STATUS", "EXTEND_TIMEOUT_USEC", "ERRNO", "MONOTONIC_USEC", "BARRIER"]
+    for _ in 0..<20_000 {
+      var bytes: [UInt8] = []
+      for _ in 0..<Int.random(in: 0..<5, using: &random) {
+        bytes += Array((keys.randomElement(using: &random) ?? "").utf8) + [UInt8(ascii: "=")]
+        for _ in 0..<Int.random(in: 0..<24, using: &random) {
+          bytes.append(Bool.random(using: &random) ? .random(in: 48...57) : .random(in: 0...255))
+        }
+        bytes.append(UInt8(ascii: "\n"))
+      }
+      #expect(NotifyMessage(bytes).items.count <= NotifyMessage.lines * 2)
+    }
   }
 
   @Test func `is bounded in what it can say`() {

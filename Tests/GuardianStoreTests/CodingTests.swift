@@ -84,14 +84,28 @@ struct Maker {
     live.deescalatesAt = maybe { $0.instant() }
     live.byOperator = flag()
     if flag() { live.successor = run() }
+    live.leader = maybe { $0.process() }
+    live.reload = maybe { $0.liveReload() }
+    live.reloadFailure = maybe { $0.text() }
     return live
+  }
+  mutating func liveReload() -> LiveReload {
+    var reload = LiveReload(ordered: flag(), since: instant(), until: instant())
+    if flag() { reload.hook = run() }
+    reload.process = maybe { $0.process() }
+    reload.failure = maybe { $0.text() }
+    reload.announced = flag()
+    reload.answered = flag()
+    reload.quietUntil = maybe { $0.instant() }
+    reload.again = flag()
+    return reload
   }
   mutating func death() -> Death {
     Death(status(), oom: pick([.none, .perhaps, .certain]), traced: flag(), leftovers: count())
   }
   mutating func liveStop() -> LiveStop {
     var stop = LiveStop(
-      purpose: pick([.order, .restart, .death, .fault(text())]), killAt: instant(), killed: flag(),
+      purpose: pick([.order, .restart, .death, .leaving, .fault(text())]), killAt: instant(), killed: flag(),
       death: maybe { $0.death() }, thenStart: flag())
     stop.step = pick([0, 1, 7])
     return stop
@@ -162,7 +176,8 @@ struct Maker {
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
   #expect(Mirror(reflecting: ServiceRecord()).children.count == 20)
-  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 14)
+  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 17)
+  #expect(Mirror(reflecting: LiveReload(ordered: true, since: .zero, until: .zero)).children.count == 10)
 }
 
 @Test func `purposes and outcomes of runs read back as they were written`() {
