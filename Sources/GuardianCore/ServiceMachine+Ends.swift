@@ -42,11 +42,13 @@ extension ServiceMachine {
 
   /// A step of the stop sequence has had its time.
   mutating func nextStopStep(_ run: Run, _ stop: Stop, _ turn: inout Turn) {
+    var stop = stop
+    // It said that it would go by itself, and did not.
+    if stop.purpose == .leaving, stop.death == nil { stop.purpose = .fault(.watchdog) }
     // What a crash has left over gets one signal.
     guard stop.killedAt == nil, stop.purpose != .death, stop.step + 1 < spec.stop.steps else {
       return kill(run, stop, &turn)
     }
-    var stop = stop
     stop.step += 1
     let step = spec.stop.step(stop.step)
     if run.stage != .up {
@@ -74,7 +76,6 @@ extension ServiceMachine {
         note(.stuck(pids: max(1, stop.death?.leftovers ?? 1), since: waited), &turn)
       }
     } else {
-      if case .leaving = stop.purpose { stop.purpose = .fault(.watchdog) }
       stop.killedAt = turn.now.monotonic
     }
     stop.killAt = turn.now.monotonic + Self.killAgain

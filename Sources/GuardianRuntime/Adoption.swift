@@ -172,7 +172,9 @@ extension RunTable {
       shell.post(service, .superseded(run.id))
     }
     if adoptee.mainEnded {
-      guard let leader = adoptee.process else { return shell.post(service, .emptied(run.id)) }
+      guard let leader = adoptee.leader ?? adoptee.process else {
+        return shell.post(service, .emptied(run.id))
+      }
       run.child = RunningChild(leftoversOf: leader, run: run.id)
       run.child?.group = shell.groups?.claim(run.id, of: spec, main: nil)
       run.stage = .draining
@@ -208,7 +210,7 @@ extension RunTable {
         shell.post(
           service, .adopted(run.id, pid: born.pid, startTicks: born.startTicks, readinessKnown: readinessKnown))
       }
-      guard let leader = adoptee.process ?? born else {
+      guard let leader = adoptee.leader ?? adoptee.process ?? born else {
         shell.post(service, .ended(run.id, Death(.unseen)))
         return shell.post(service, .emptied(run.id))
       }

@@ -15,7 +15,7 @@ import GuardianModel
 /// What the present run has said.
 struct Said: Hashable {
   var ready = false, reloading = false, stopping = false, store = false
-  /// Words that change something, in halves of a second: as many as may come at once, less what has passed.
+  /// When the words that have changed something so far will have had their time: as many as `burst` may be ahead of it.
   private var filledAt = Instant(nanoseconds: .min)
 
   private static let burst = 32

@@ -228,7 +228,7 @@ import Testing
   @Test(
     arguments: [
       ("backof", "backoff"), ("startup_windows", "startup-window"), ("Restart", "restart"), ("env", "environment"),
-      ("comand", "command"), ("descripton", "description"), ("relaod", nil), ("zzzz", nil), ("plugin", "plugins"),
+      ("comand", "command"), ("descripton", "description"), ("relaod", "reload"), ("zzzz", nil), ("plugin", "plugins"),
       ("success_exit", "success-exit"), ("mdoe", "mode"),
     ] as [(String, String?)])
   func `is named for a misspelt key`(_ written: String, _ meant: String?) {

@@ -177,8 +177,8 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
           wanted[start..<end], missing: end == wanted.count ? missing : [], brief: brief, continues: end < wanted.count,
           into: &bytes)
       }
-    case .start(let name, _), .restart(let name, _), .release(let name, _), .reset(let name, _), .reloadService(let name, _),
-      .stop(let name, _, _), .hold(let name, _, _):
+    case .start(let name, _), .restart(let name, _), .release(let name, _), .reset(let name, _),
+      .reloadService(let name, _), .stop(let name, _, _), .hold(let name, _, _):
       switch name {
       case "nosuch": Reply.error(.noSuchService(name: name), into: &bytes)
       case "badexec": Reply.error(.failed(reason: "cannot run /bin/x: no such file"), into: &bytes)

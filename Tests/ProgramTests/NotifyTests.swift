@@ -35,18 +35,20 @@ extension Programs {
             return os.read(r, 1) == b""
           hup = lambda: note("hup")
           signal.signal(signal.SIGHUP, lambda *_: hup())
+          # Open before it says that it is there, so that nothing it is told is lost.
+          orders = os.fdopen(os.open("\(fifo)", os.O_RDWR))
           note("pid " + str(os.getpid()))
           while True:
-            with open("\(fifo)") as f:
-              for line in f:
-                try: exec(line.replace("\\x00", "\\n"), globals())
-                except SystemExit: raise
-                except BaseException as e: note("error " + repr(e))
+            line = orders.readline()
+            try: exec(line.replace("\\x00", "\\n"), globals())
+            except SystemExit: raise
+            except BaseException as e: note("error " + repr(e))
           """, to: program)
       }
 
       func yaml(_ rest: String) -> String {
-        "command: [/usr/bin/python3, -u, \(program)]\nlog: none\nstartup-window: 100ms\n" + rest
+        let window = rest.contains("startup-window") ? "" : "startup-window: 100ms\n"
+        return "command: [/usr/bin/python3, -u, \(program)]\nlog: none\n" + window + rest
       }
 
       /// Several lines are one program.
@@ -57,6 +59,9 @@ extension Programs {
         close(end)
       }
 
+      func isThere() async throws {
+        try await eventually("\(name) is there") { heard.contains { $0.hasPrefix("pid") } ? () : nil }
+      }
       var heard: [String] { ((try? Files.read(notes)) ?? "").split(separator: "\n").map(String.init) }
       func hears(_ word: String, seconds: Int = 20) async throws {
         try await eventually("\(name) notes \(word)", seconds: seconds) {
@@ -72,7 +77,7 @@ extension Programs {
       let talker = try Talker(scratch, "talker")
       let guardian = try await Guardian(
         scratch, services: ["talker": talker.yaml(rest + (user.map { "user: \($0)\n" } ?? ""))])
-      try await eventually("the talker is there") { talker.heard.contains { $0.hasPrefix("pid") } ? () : nil }
+      try await talker.isThere()
       return (scratch, guardian, talker)
     }
     private func notes(_ status: JSON) -> String { status["notes"].array.compactMap(\.string).joined(separator: "\n") }
@@ -102,7 +107,7 @@ extension Programs {
         """
         for i in range(1000):
           if os.fork() == 0:
-            s = connect(); say("STATUS=%d" % i + ("\\\\nREADY=1" if i == 999 else "")); os._exit(0)
+            s = connect(); say("STATUS=%d" % i + ("\\nREADY=1" if i == 999 else "")); os._exit(0)
           os.wait()
         note("sent")
         """)
@@ -115,16 +120,15 @@ extension Programs {
     @Test(.enabled(if: isRoot && hasPython, "not shown: needs root and python3"))
     func `another user is heard where it is one of the service's own processes, and else not (C4)`() async throws {
       let (_, guardian, talker) = try await alone("ready: notify\n")
-      // Both have the socket from root; one of them has left the session and everything that proves it to be the service's.
-      try talker.tell(
+      // Both have the socket from root; one of them is nobody's.
+      let stranger = """
+        import os, socket
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        s.connect("\(guardian.runtime)/notify/talker")
+        os.setgid(65534); os.setuid(65534)
+        s.send(b"READY=1")
         """
-        if os.fork() == 0:
-          if os.fork() == 0:
-            os.setsid(); os.setgid(65534); os.setuid(65534)
-            os.execve("/usr/bin/python3", ["python3", "-c", "import socket,sys;socket.socket(fileno=%d).send(b'READY=1')" % s.fileno()], {})
-          os._exit(0)
-        os.wait()
-        """.replacing("os.setsid()", with: "os.set_inheritable(s.fileno(), True); os.setsid()"))
+      #expect(try await run(["/usr/bin/python3", "-c", stranger]).code == 0)
       try await guardian.wait(for: "talker", "has dropped it") { notes($0).contains("1 unusable") }
       #expect(try await guardian.status("talker")["phase"].string == "starting")
       try talker.tell(
@@ -194,7 +198,7 @@ extension Programs {
         if os.fork() > 0: time.sleep(1000)
         os.setsid()
         os.kill(os.getppid(), 0)
-        say("MAINPID=%d\\\\nREADY=1" % os.getpid())
+        say("MAINPID=%d\\nREADY=1" % os.getpid())
         note(barrier())
         os.kill(os.getppid(), signal.SIGTERM)
         note("alone")
@@ -226,7 +230,7 @@ extension Programs {
       try talker.tell("say('WATCHDOG_USEC=300000')")
       try await guardian.wait(for: "talker", "was ended", seconds: 10) { $0["last_end"]["cause"].string == "watchdog" }
       try await eventually("it is started again") { talker.heard.count { $0.hasPrefix("pid") } == 2 ? () : nil }
-      try talker.tell("say('READY=1\\\\nWATCHDOG=trigger')")
+      try talker.tell("say('READY=1\\nWATCHDOG=trigger')")
       try await guardian.wait(for: "talker", "was ended twice", seconds: 10) { $0["restarts"].int == 2 }
       try await guardian.stop()
     }
@@ -234,7 +238,7 @@ extension Programs {
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
     func `STATUS of broken UTF-8, escapes and great length is bounded and harmless wherever it is shown (C8)`() async throws {
       let (_, guardian, talker) = try await alone("ready: notify\n")
-      try talker.tell("s.send(b'STATUS=\\\\xff\\\\xfe\\\\x1b[31mred\\\\x07 ' + b'y' * 3000)\nnote(barrier())")
+      try talker.tell("s.send(b'STATUS=\\xff\\xfe\\x1b[31mred\\x07 ' + b'y' * 3000)\nnote(barrier())")
       try await talker.hears("True")
       let text = try #require(try await guardian.status("talker")["status_text"].string)
       #expect(text.contains("red") && text.utf8.count < 300 && !text.unicodeScalars.contains { $0.value < 32 })
@@ -255,9 +259,9 @@ extension Programs {
       try talker.tell(
         """
         fds = [os.open("/dev/null", os.O_RDONLY) for _ in range(250)]
-        for _ in range(20): give("FDSTORE=1\\\\nFDNAME=x", fds)
+        for _ in range(20): give("FDSTORE=1\\nFDNAME=x", fds)
         for _ in range(20): give("STATUS=x", fds[:3])
-        say("BARRIER=1"); give("BARRIER=1", fds[:2]); give("BARRIER=1\\\\nSTATUS=y", fds[:1])
+        say("BARRIER=1"); give("BARRIER=1", fds[:2]); give("BARRIER=1\\nSTATUS=y", fds[:1])
         for fd in fds: os.close(fd)
         note("again " + str(barrier()))
         """)
@@ -278,6 +282,8 @@ extension Programs {
         services: [
           "loud": loud.yaml("ready: notify\n"), "quiet": quiet.yaml("ready: notify\nbackoff: {first: 0s}\nescalation: off\n"),
         ])
+      try await loud.isThere()
+      try await quiet.isThere()
       // For as long as the others are asked; what it manages to send is not ours to say.
       try loud.tell(
         """
@@ -321,7 +327,7 @@ extension Programs {
       let run = try await guardian.status("talker")["run"].string
       kill(guardian.process.pid, SIGSTOP)
       try talker.tell(
-        "s.setblocking(False)\nfor i in range(2000):\n  try: say('WATCHDOG=1\\\\nSTATUS=%d' % i); last = i\n  except BlockingIOError: break\nnote('full')")
+        "s.setblocking(False)\nfor i in range(2000):\n  try: say('WATCHDOG=1\\nSTATUS=%d' % i); last = i\n  except BlockingIOError: break\nnote('full')")
       try await talker.hears("full")
       try await Task.sleep(for: .seconds(4))
       kill(guardian.process.pid, SIGCONT)
@@ -343,7 +349,7 @@ extension Programs {
       try talker.tell(
         """
         def hup():
-          say("RELOADING=1\\\\nMONOTONIC_USEC=%d" % (time.monotonic_ns() // 1000)); time.sleep(1); note("read"); say("READY=1")
+          say("RELOADING=1\\nMONOTONIC_USEC=%d" % (time.monotonic_ns() // 1000)); time.sleep(1); note("read"); say("READY=1")
         say("READY=1")
         """)
       let before = try await guardian.wait(for: "talker", "settles") { $0["settled"].bool == true }
@@ -379,6 +385,7 @@ extension Programs {
           "talker": talker.yaml("reload: [\(script)]\nstart-timeout: 2s\nready: notify\n"),
           "plain": "command: [/bin/sleep, \"1000000\"]\nlog: none\n",
         ])
+      try await talker.isThere()
       try talker.tell("say('READY=1')")
       try await guardian.wait(for: "talker", "settles") { $0["settled"].bool == true }
       let done = try await guardian.control("reload", "talker")
@@ -449,7 +456,7 @@ extension Programs {
       #expect(try await guardian.status("talker")["phase"].string == "starting")
       guardian.kill()
       // Said while nobody listens.
-      try talker.tell("signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.write(7, b'a word without an end')\nos.write(7, b'\\\\n')\nnote('said')")
+      try talker.tell("signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.write(7, b'a word without an end')\nos.write(7, b'\\n')\nnote('said')")
       try await talker.hears("said")
       try await guardian.startAgain()
       let ready = try await guardian.wait(for: "talker", "is ready") { $0["phase"].string == "running" }
@@ -461,7 +468,7 @@ extension Programs {
     func `a newline that went with its descriptor while guardian was away is not known, and the run settles by age`() async throws {
       let (_, guardian, talker) = try await alone("ready: {fd: 7}\nstart-timeout: 60s\nstartup-window: 3s\n")
       guardian.kill()
-      try talker.tell("os.write(7, b'\\\\n')\nos.close(7)\nnote('said')")
+      try talker.tell("os.write(7, b'\\n')\nos.close(7)\nnote('said')")
       try await talker.hears("said")
       try await guardian.startAgain()
       let unknown = try await guardian.status("talker")
