@@ -360,7 +360,7 @@ extension Programs {
       #expect(after["run"] == before["run"] && after["restarts"].int == 0 && after["settled"].bool == true)
       // One that does not say that it is done.
       try talker.tell("hup = lambda: say('RELOADING=1')")
-      try await guardian.control("reload", "--no-wait", "talker")
+      _ = try await guardian.control("reload", "--no-wait", "talker")
       let shown = try await guardian.wait(for: "talker", "reloads") { $0["reason"].string == "reloading" }
       #expect(shown["phase"].string == "running" && shown["next"]["action"].string == "give-up-reload")
       try talker.tell("say('READY=1')")
