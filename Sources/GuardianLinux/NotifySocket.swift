@@ -1,4 +1,5 @@
 import CGuardian
+import CSystemd  // where the compiler may see the constants of sockets first
 import Glibc
 
 /// The address of a Unix socket; 107 bytes at most, which is the kernel's limit.
