@@ -2,15 +2,15 @@ import GuardianSim
 import Testing
 
 @Suite struct `services that require each other, under faults` {
-  @Test(arguments: UInt64(1)...24)
+  @Test(arguments: UInt64(1)...16)
   func `start when they may, stop in order, are blamed for their own deaths only, and all come up`(
     seed: UInt64
   ) throws {
     var world = DependencyWorld(seed: seed, services: 24)
-    try world.run(for: .seconds(1800))
+    try world.run(for: .seconds(900))
     try world.comeToRest()
     try world.shutDown()
-    #expect(world.starts > 200 && world.strikes > 10 && world.excused > 0 && world.kills > 5)
+    #expect(world.starts > 100 && world.deaths > 50 && world.kills > 2)
   }
 
   @Test(arguments: DependencyWorld.Bug.allCases)
@@ -18,7 +18,7 @@ import Testing
     let caught = (UInt64(1)...8).contains { seed in
       var world = DependencyWorld(seed: seed, services: 24, bug: bug)
       do {
-        try world.run(for: .seconds(1800))
+        try world.run(for: .seconds(900))
         try world.comeToRest()
         try world.shutDown()
         return false
