@@ -303,7 +303,7 @@ final class CheckTable {
   }
 
   /// - Returns: False if the process is none of guardian's helpers.
-  func ended(_ end: ChildReaper.Ended, orphans: Orphans) -> Bool {
+  func ended(_ end: ChildReaper.Ended, orphans: () -> Orphans) -> Bool {
     guard let helper = byPid.removeValue(forKey: end.pid) else { return false }
     helper.child.mainEnded()
     // What it has left has come to guardian.
