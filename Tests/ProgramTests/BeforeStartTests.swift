@@ -24,7 +24,7 @@ extension Programs {
         ])
       try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
       let seen = try Files.read(place + "/seen").split(separator: "\n", omittingEmptySubsequences: false)
-      #expect(seen.prefix(3) == ["0027", Substring(place), "bar file web before-start 32 "], "\(seen)")
+      #expect(seen.prefix(3) == ["0027", Substring(place), "bar file web before-start 32"], "\(seen)")
       let json = try JSON(String(seen[3]))
       #expect(json["hook"].string == "before-start" && json["end"] == .null, "\(json)")
       let status = try await guardian.status("web")

@@ -141,7 +141,7 @@ extension Programs {
       try Files.write(
         """
         set -e
-        mount -t tmpfs -o noexec,mode=0777 tmpfs '\(scratch.path)/run'
+        mount -t tmpfs -o noexec,mode=0755,uid=4721,gid=4721 tmpfs '\(scratch.path)/run'
         mount -t tmpfs -o ro tmpfs /proc
         mount -t tmpfs -o ro tmpfs /sys/fs/cgroup 2>/dev/null || :
         mount -o remount,bind,ro / 2>/dev/null || mount -o bind,ro / /
@@ -176,6 +176,7 @@ extension Programs {
       }
       func wait(_ name: String, _ condition: (JSON) -> Bool) async throws {
         try await eventually("\(name), in \(log())") { () async throws -> Void? in
+          if let code = guardian.poll() { throw Failure("it ended with \(code): \(log())") }
           guard let answer = try? await inside("--json", "status", name), let json = try? JSON(answer.output),
             let service = json["services"].array.first
           else { return nil }
@@ -191,7 +192,7 @@ extension Programs {
       ] { #expect(version.contains(line), "\(version)") }
       for line in [
         "/proc is not mounted", "guardian is uid 4721 and not root", "there is no journal",
-        "the state directory cannot be used",
+        "the state is not kept (volatile)",
       ] { #expect(log().count(of: line) == 1, "\(line), in \(log())") }
       #expect(try await inside("restart", "web").code == 0)
       kill(try #require(first()), SIGTERM)

@@ -27,7 +27,14 @@ extension Programs {
       let guardian = try await Guardian(
         scratch, services: services,
         wrappedIn: ["/bin/bash", "-c", "ulimit -Sn 40; ulimit -Hn 90; exec \"$@\"", "bash"])
-      #expect(try Files.read(scratch.path + "/limit") == "40\n")
+      let asked = try await guardian.wait(for: "asks", "runs, or waits") {
+        ["running", "waiting"].contains($0["phase"].string)
+      }
+      if asked["phase"].string == "running" {
+        try await eventually("it has told its limit") {
+          (try? Files.read(scratch.path + "/limit")) == "40\n" ? () : nil
+        }
+      }
       func phases() async throws -> [String: Int] {
         let answer = try await guardian.control("--json", "status")
         #expect(answer.code == 1, "\(answer.error)")
@@ -90,7 +97,9 @@ extension Programs {
       }
       _ = try await waits(guardian, stuck, "RLIMIT_NPROC is 4")
       #expect(
-        try await run(["/usr/bin/prlimit", "--pid", String(guardian.process.pid), "--nproc=64:64"]).code == 0)
+        try await run(
+          Guardian.command(as: user) + ["/usr/bin/prlimit", "--pid", String(guardian.process.pid), "--nproc=64:64"]
+        ).code == 0)
       for name in names { try await guardian.wait(for: name, "settles") { $0["settled"].bool == true } }
       #expect(try await guardian.status(stuck)["restarts"].int == 0)
       try await guardian.stop()
