@@ -235,8 +235,8 @@ struct SpawnExplanation {
       + "directories above it"
   }
 
-  /// The first directory on the way that the user may not search, by its mode bits. Nil where they all let it through, or
-  /// nobody can tell.
+  /// The first directory on the way that the user may not search, by its mode bits. Nil where they all let it through,
+  /// or nobody can tell.
   private func closedDirectory(above path: String) -> (path: String, mode: UInt32)? {
     guard let identity = request.identity, identity.uid != 0 else { return nil }
     var at = "/"

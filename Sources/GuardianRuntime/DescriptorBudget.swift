@@ -31,7 +31,8 @@ struct DescriptorBudget {
     let each = max(1, (needed - Self.own) / services)
     let enough = max(0, (Int(clamping: limit) - Self.own) / each)
     return "\(services) services need about \(needed) open files, and guardian may have \(limit): about "
-      + "\(min(enough, services)) of them can run at once, the others wait; raise its hard limit (LimitNOFILE=, ulimit -Hn)"
+      + "\(min(enough, services)) of them can run at once, the others wait; raise its hard limit "
+      + "(LimitNOFILE=, ulimit -Hn)"
   }
 }
 

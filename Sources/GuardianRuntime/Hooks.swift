@@ -4,8 +4,8 @@ import GuardianCore
 import GuardianLinux
 import GuardianModel
 
-/// The programs that guardian runs for a purpose: repairs and what comes before a start, whose end the service waits for,
-/// and notices, which nobody waits for.
+/// The programs that guardian runs for a purpose: repairs and what comes before a start, whose end the service waits
+/// for, and notices, which nobody waits for.
 final class HookTable {
   final class Hook {
     let request: HookRequest

@@ -13,8 +13,8 @@ package struct PassedSocket: Hashable, Sendable {
 }
 
 extension SpawnRequest {
-  /// Hands on the sockets that a definition names, as sd_listen_fds(3) expects them: from descriptor 3 on, in the order of
-  /// the names, all of one name together.
+  /// Hands on the sockets that a definition names, as sd_listen_fds(3) expects them: from descriptor 3 on, in the order
+  /// of the names, all of one name together.
   ///
   /// - Parameter passed: What guardian has.
   /// - Returns: Why it cannot be done; nil where it has been.

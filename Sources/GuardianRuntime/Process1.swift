@@ -2,8 +2,9 @@ import Glibc
 import GuardianLinux
 import GuardianModel
 
-// Guardian as process 1 of a container: it reaps whoever loses its parent, which it does as a subreaper anyway, and hears
-// the signals by which runtimes and the kernel speak to an init. They are blocked before `main`, so that none is lost.
+// Guardian as process 1 of a container: it reaps whoever loses its parent, which it does as a subreaper anyway, and
+// hears the signals by which runtimes and the kernel speak to an init. They are blocked before `main`, so that none is
+// lost.
 
 /// What a signal means to a guardian that is process 1.
 enum Process1 {

@@ -2,8 +2,8 @@ import Glibc
 import GuardianLinux
 import GuardianModel
 
-/// What does not work here as well as it could, each thing once, in words: logged at the start. `guardianctl version` shows
-/// what holds instead.
+/// What does not work here as well as it could, each thing once, in words: logged at the start. `guardianctl version`
+/// shows what holds instead.
 struct Weaknesses {
   private(set) var lines: [String] = []
 
@@ -21,8 +21,8 @@ struct Weaknesses {
   init(_ surroundings: Surroundings) {
     if access("/proc/self/stat", R_OK) != 0 {
       lines.append(
-        "/proc is not mounted: what a service leaves outside its process group, what an earlier guardian left, who dumps "
-          + "core or is debugged cannot be seen, and nothing is moved aside")
+        "/proc is not mounted: what a service leaves outside its process group, what an earlier guardian left, who "
+          + "dumps core or is debugged cannot be seen, and nothing is moved aside")
     }
     if geteuid() == 0 {
       for (name, loss) in Self.needs {
