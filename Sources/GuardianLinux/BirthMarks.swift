@@ -55,6 +55,11 @@ package final class BirthMarks: @unchecked Sendable {
     memory = mapped.bindMemory(to: guardian_birth_mark.self, capacity: Self.places)
   }
 
+  /// Whether a process that has left its mark in the runtime directory seems to live. Errs on the side of yes.
+  package static func someLive(in directory: String) -> Bool {
+    (try? BirthMarks(directory: directory))?.all().contains { $1.process() != nil } ?? false
+  }
+
   deinit { munmap(memory, Self.places * Self.size) }
 
   package func place(of service: ServiceID, for run: RunID) -> Place {

@@ -164,6 +164,22 @@ package struct ProcessSet: Hashable, Sendable {
     return landscape.withDescendants(roots).filter { !$0.isDead }.map { Member($0) }
   }
 
+  /// Kills adopted sets, and waits until nothing of them lives or `patience` is over. Blocks: for guardian's own start.
+  /// - Returns: how many processes were killed.
+  package static func end(_ sets: [ProcessSet], patience: Duration) -> Int {
+    var ended = Set<Member>()
+    let deadline = SystemClocks.monotonic() + patience
+    while true {
+      let landscape = Landscape.take()
+      let members = sets.flatMap { $0.members(in: landscape) }
+      if members.isEmpty { return ended.count }
+      signal(members, .kill)
+      ended.formUnion(members)
+      guard SystemClocks.monotonic() < deadline else { return ended.count }
+      usleep(5000)
+    }
+  }
+
   /// The session's number stays taken as long as anybody is in it, so it names this run's session and no other.
   private func isProven(_ look: ProcessLook) -> Bool {
     look.session == leader || look.group == leader || carriesInvocation(look.pid)

@@ -204,7 +204,10 @@ private func run(
     }
     // What this process was given at its start has long been taken.
     let received = snapshot == nil ? HostNotify.receivedDescriptors() : []
-    let store = Store(directory: state, bootID: BootID.current(), limits: Store.Limits())
+    // While services of an earlier guardian live, a disk that does not answer is waited for: without the records nobody
+    // can tell whose they are.
+    let patience: Duration = BirthMarks.someLive(in: directories.runtime) ? .minute : .seconds(5)
+    let store = Store(directory: state, bootID: BootID.current(), limits: Store.Limits(loadPatience: patience))
     var remembered = store.load()
     for note in remembered.notes { log.note(.warning, note) }
     let kept = KeptDescriptors.none

@@ -606,9 +606,28 @@ final class Shell {
     hearOutcomes()
   }
 
+  /// What an earlier guardian started and no record knows of, as where the state could not be read: it is ended before
+  /// anything is started, since its service would otherwise be there twice.
+  private func endForgotten() {
+    let marks = births?.all() ?? [:]
+    var forgotten = Set(marks.filter { $1.process() != nil }.keys)
+    forgotten.subtract(stored.values.flatMap { $0.record.situation.runs })
+    forgotten.subtract(runs.all.map(\.id))
+    forgotten.subtract(runs.alreadyBorn.map(\.0))
+    forgotten.subtract(hooks.all.map(\.request.id))
+    guard !forgotten.isEmpty else { return }
+    // A number may be another's by now: the run's id in its environment proves whose it is.
+    let sets = AdoptedProcess.find(runs: forgotten).map { run, look in
+      ProcessSet(leader: look.pid, run: run, adoptedStart: look.startTicks)
+    }
+    let ended = sets.isEmpty ? 0 : ProcessSet.end(sets, patience: .seconds(5))
+    if ended > 0 { log.note(.warning, "ended \(processes(ended)) of an earlier guardian that nothing is remembered of") }
+  }
+
   /// Processes that an earlier guardian left in its control group, and that belong to nothing that is remembered.
   private func endForeigners() {
     guard !surroundings.tookOver else { return }
+    endForgotten()
     if let groups {
       var kept: Set<RunID> = []
       for record in stored.values where record.sameBoot { kept.formUnion(record.record.situation.runs) }

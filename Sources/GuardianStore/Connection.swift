@@ -43,6 +43,18 @@ final class Connection {
     _ = guardian_sqlite_keep_log(handle, 0)
   }
 
+  /// Calls `Shared.showProgress` every few thousand steps of whatever SQLite does, until it is nil.
+  func reportProgress(to shared: Shared?) {
+    guard let shared else { return sqlite3_progress_handler(handle, 0, nil, nil) }
+    // Not retained: whoever opens a database holds it meanwhile.
+    sqlite3_progress_handler(
+      handle, 4096,
+      { context in
+        if let context { Unmanaged<Shared>.fromOpaque(context).takeUnretainedValue().showProgress() }
+        return 0
+      }, Unmanaged.passUnretained(shared).toOpaque())
+  }
+
   deinit {
     for statement in statements.values { statement.finalize() }
     sqlite3_close_v2(handle)

@@ -23,7 +23,11 @@ struct Opening {
   private(set) var notes: [String] = []
   private var lost = false
 
-  init(path: String, vfs: String?, expected: Directory.Identity?, suspect: Bool) {
+  /// Told as long as the opening gets on.
+  private let progress: Shared
+
+  init(path: String, vfs: String?, expected: Directory.Identity?, suspect: Bool, progress: Shared) {
+    self.progress = progress
     self.path = path
     self.vfs = vfs
     self.expected = expected
@@ -159,15 +163,19 @@ struct Opening {
     guard (0..<Int64.max / 2).contains(last) else {
       throw DatabaseError(code: SQLITE_CORRUPT, sentence: "the numbers of the events make no sense")
     }
+    let runs = try connection.integer("SELECT count(*) FROM run WHERE closed IS NOT NULL")
+    let events = try connection.integer("SELECT count(*) FROM event")
+    connection.reportProgress(to: nil)
     return Opened(
       connection: connection, contents: contents, directory: directory.identity, file: Directory.Identity(status),
-      runs: Int(clamping: try connection.integer("SELECT count(*) FROM run WHERE closed IS NOT NULL")),
-      events: Int(clamping: try connection.integer("SELECT count(*) FROM event")))
+      runs: Int(clamping: runs), events: Int(clamping: events))
   }
 
   private func connect(_ directory: Directory) throws(DatabaseError) -> Connection {
-    try Connection(
+    let connection = try Connection(
       path: directory.file(Directory.database), flags: SQLITE_OPEN_READWRITE | SQLITE_OPEN_PRIVATECACHE, vfs: vfs)
+    connection.reportProgress(to: progress)
+    return connection
   }
 
   /// What can be read where nothing can be written.
@@ -183,6 +191,7 @@ struct Opening {
       (try? connection.run("PRAGMA locking_mode = EXCLUSIVE")) != nil,
       (try? connection.integer("PRAGMA user_version")) == Schema.version
     else { return nil }
+    connection.reportProgress(to: progress)
     return try? connection.contents()
   }
 

@@ -14,7 +14,7 @@ package final class Store {
     package var queuedEvents: Int
     /// How long a save may go unanswered before `state` says so.
     package var patience: Duration
-    /// How long `load` waits for the disk.
+    /// How long `load` waits while the disk shows no sign of life; a large database may take longer than that.
     package var loadPatience: Duration
     /// The pause after the first failed attempt; it doubles up to `longestPause`.
     package var firstPause: Duration
@@ -117,11 +117,15 @@ package final class Store {
   /// Non-blocking; -1 where none could be had.
   package var descriptor: Int32 { shared.eventDescriptor }
 
-  /// What was found on disk; once, at start. Waits for the disk, but no longer than `Limits.loadPatience`.
+  /// What was found on disk; once, at start. Waits for the disk, but gives it up when nothing has come of it for
+  /// `Limits.loadPatience`.
   package func load() -> Loaded {
-    let deadline = monotonicNow() + limits.loadPatience
+    shared.showProgress()
     return shared.locked { shared in
-      while shared.loaded == nil, !shared.ended, shared.wait(shared.news, until: deadline) {}
+      while shared.loaded == nil, !shared.ended {
+        let deadline = shared.progressAt + limits.loadPatience
+        if !shared.wait(shared.news, until: deadline), monotonicNow() >= shared.progressAt + limits.loadPatience { break }
+      }
       defer { shared.loaded = nil }
       if let loaded = shared.loaded { return loaded }
       var loaded = Loaded()
@@ -305,6 +309,8 @@ final class Shared: @unchecked Sendable {
   var queuedSince: Instant?
   var loaded: Store.Loaded?
   var loadGivenUp = false
+  /// When reading the database last got on.
+  var progressAt = monotonicNow()
   var notes: [String] = []
   var dropped = 0
   var ignoredEnds = 0
@@ -355,6 +361,11 @@ final class Shared: @unchecked Sendable {
     let nanoseconds = max(deadline.nanoseconds, 0)
     var time = timespec(tv_sec: Int(nanoseconds / 1_000_000_000), tv_nsec: Int(nanoseconds % 1_000_000_000))
     return pthread_cond_timedwait(condition, lock, &time) != ETIMEDOUT
+  }
+
+  func showProgress() {
+    let now = monotonicNow()
+    locked { $0.progressAt = now }
   }
 
   /// There will never be a writer.

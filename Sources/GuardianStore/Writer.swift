@@ -121,7 +121,8 @@ final class Writer: @unchecked Sendable {
       shared.locked { $0.state = .volatile(why: error.why) }
       if !known {
         // What cannot be written can perhaps be read.
-        let opening = Opening(path: directory, vfs: vfs, expected: nil, suspect: false)
+        let opening = Opening(
+          path: directory, vfs: vfs, expected: nil, suspect: false, progress: shared)
         let found = (try? opening.readOnly()) ?? nil
         var contents = found ?? Contents()
         contents.notes.insert(
@@ -146,7 +147,8 @@ final class Writer: @unchecked Sendable {
   // MARK: Opening
 
   private func openDatabase() throws(Refusal) {
-    var opening = Opening(path: directory, vfs: vfs, expected: expected, suspect: suspect)
+    var opening = Opening(
+      path: directory, vfs: vfs, expected: expected, suspect: suspect, progress: shared)
     let opened = try opening.open()
     suspect = false
     expected = opened.directory

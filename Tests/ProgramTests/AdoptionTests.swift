@@ -98,6 +98,37 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `what nothing is remembered of is ended before its service is started again, and nobody runs twice`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let names = ["one", "two", "three"]
+      // With a child, which is to go too.
+      let yaml = "command: [/bin/sh, -c, \"sleep 1000000 & wait\"]\nstartup-window: 100ms\nlog: none\n"
+      var services: [String: String] = [:]
+      for name in names { services[name] = yaml }
+      let guardian = try await Guardian(scratch, services: services)
+      var pids: [Int32] = []
+      for name in names {
+        let status = try await guardian.wait(for: name, "settles") { $0["settled"].bool == true }
+        let pid = Int32(try #require(status["pid"].int))
+        pids.append(pid)
+        pids += try await eventually("\(name) has its child") {
+          let children = children(of: pid)
+          return children.isEmpty ? nil : children
+        }
+      }
+      guardian.kill()
+      for file in ["guardian.db", "guardian.db-wal"] { unlink("\(scratch.path)/state/\(file)") }
+      try await guardian.startAgain()
+      for name in names {
+        let status = try await guardian.wait(for: name, "settles") { $0["settled"].bool == true }
+        #expect(!pids.contains(Int32(try #require(status["pid"].int))), "\(status)")
+      }
+      for pid in pids { #expect(!isAlive(pid), "\(pid) of the guardian before lives on") }
+      try await guardian.stop()
+    }
+
     @Test func `stopped stays stopped, quarantined stays quarantined, and strikes are kept`() async throws {
       let scratch = try Scratch()
       let doomed = """

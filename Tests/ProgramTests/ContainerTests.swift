@@ -20,9 +20,6 @@ extension Programs {
         try await service(guardian, name)["settled"].bool == true ? () : nil
       }
     }
-    private func children(_ pid: Int32) -> [Int32] {
-      ((try? Files.read("/proc/\(pid)/task/\(pid)/children")) ?? "").split(separator: " ").compactMap { Int32($0) }
-    }
 
     private let steady = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
 
@@ -123,7 +120,7 @@ extension Programs {
       let pid = try first(guardian)
       try await settles(guardian, "web")
       // One service is left; a zombie would still be listed.
-      try await eventually("all strangers are reaped") { children(pid).count == 1 ? () : nil }
+      try await eventually("all strangers are reaped") { children(of: pid).count == 1 ? () : nil }
       kill(pid, SIGTERM)
       #expect(try await guardian.process.wait() == 0)
     }
@@ -164,7 +161,7 @@ extension Programs {
           "--config", scratch.path + "/config", "--state", scratch.path + "/state", "--runtime", scratch.path + "/run",
         ], output: scratch.path + "/log")
       func log() -> String { (try? Files.read(scratch.path + "/log")) ?? "" }
-      func first() -> Int32? { children(guardian.pid).first }
+      func first() -> Int32? { children(of: guardian.pid).first }
       /// guardianctl where guardian is: among its mounts.
       func inside(_ arguments: String...) async throws -> (code: Int32, output: String, error: String) {
         if let code = guardian.poll() { throw Failure("it ended with \(code): \(log())") }

@@ -248,6 +248,12 @@ func processes(where belongs: (_ pid: Int32, _ session: Int32, _ commandLine: St
   return found
 }
 
+/// Of its main thread.
+func children(of pid: Int32) -> [Int32] {
+  guard let text = try? Files.read("/proc/\(pid)/task/\(pid)/children") else { return [] }
+  return text.split(separator: " ").compactMap { Int32($0) }
+}
+
 /// A zombie is not.
 func isAlive(_ pid: Int32) -> Bool {
   guard let stat = try? Files.read("/proc/\(pid)/stat"), let rest = stat.split(separator: ")").last else {
