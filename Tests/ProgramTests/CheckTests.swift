@@ -135,8 +135,4 @@ extension Programs {
   }
 }
 
-private func children(of pid: Int32) -> [Int32] {
-  let text = (try? Files.read("/proc/\(pid)/task/\(pid)/children")) ?? ""
-  return text.split(separator: " ").compactMap { Int32($0) }
-}
 private func name(of pid: Int32) -> String { (try? Files.read("/proc/\(pid)/comm")) ?? "" }
