@@ -125,7 +125,7 @@ struct FleetTalk {
       fleet.handle(.saved(ticket), for: id, now: now)
     case .record(let occurrence): said[occurrence.service.text, default: []].append(occurrence.kind)
     case .runHook(let hook): fleet.handle(.hookEnded(hook.id, .succeeded), for: id, now: now)
-    case .signalSet, .signalHook, .notify, .watch, .enter, .forget, .reload: break
+    case .signalSet, .signalHook, .notify, .watch, .enter, .forget, .reload, .probe, .endProbes: break
     }
   }
 }
