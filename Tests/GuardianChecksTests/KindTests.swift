@@ -15,7 +15,7 @@ private let busy = "HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
 
 @Suite(.serialized) struct `a check of kind http` {
   struct Case: CustomTestStringConvertible, Sendable {
-    var name: String, manner: Server.Manner, statuses: [Int] = [], body: String?, result: ProbeResult
+    var name: String, manner: Server.Manner, statuses: [Int] = [], body: String? = nil, result: ProbeResult
     var testDescription: String { name }
   }
   @Test(arguments: [
