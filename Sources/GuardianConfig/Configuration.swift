@@ -41,6 +41,7 @@ package enum Configuration {
     let diagnostics = decoder.log.sorted()
     if decoder.log.blocked { return ParsedHost(host: nil, diagnostics: diagnostics) }
     var host = HostSpec(defaults: ServiceDefaults(node: read.defaults, reported: Set(diagnostics)))
+    host.written = root
     host.historyEvents = read.historyEvents ?? host.historyEvents
     host.groups = read.groups ?? host.groups
     return ParsedHost(host: host, diagnostics: diagnostics)
@@ -77,8 +78,22 @@ package struct HostSpec: Sendable {
   package var historyEvents = 100_000
   /// Whether control groups are used. In force from guardian's start on.
   package var groups = GroupsWish.automatic
+  /// The file itself, for telling what has changed in it.
+  var written: Node?
   package init() {}
   init(defaults: ServiceDefaults) { self.defaults = defaults }
+
+  /// The keys at the top of guardian.yaml that say something else than in `old`, in the order of the manual.
+  package func changedKeys(from old: HostSpec) -> [String] {
+    let (before, after) = (old.written?.entries ?? [:], written?.entries ?? [:])
+    return KeyTable.host.words(under: "").filter { word in
+      switch (before[word], after[word]) {
+      case (nil, nil): false
+      case (let a?, let b?): !a.saysTheSame(as: b)
+      case (nil, _), (_, nil): true
+      }
+    }
+  }
 }
 
 /// `defaults:` of guardian.yaml, already found to be free of faults.

@@ -43,6 +43,28 @@ final class Node: Sendable {
     }
   }
 
+  /// Of a mapping with words for keys.
+  var entries: [String: Node] {
+    guard case .mapping(let entries) = content else { return [:] }
+    var found: [String: Node] = [:]
+    for entry in entries { if case .scalar(let word, _) = entry.key.content { found[word] = entry.value } }
+    return found
+  }
+
+  /// The same values, wherever they are written. What the composer lets pass is shallow.
+  func saysTheSame(as other: Node) -> Bool {
+    if self === other { return true }
+    switch (content, other.content) {
+    case (.scalar(let a, let plainA), .scalar(let b, let plainB)): return a == b && plainA == plainB
+    case (.list(let a), .list(let b)):
+      return a.count == b.count && zip(a, b).allSatisfy { $0.saysTheSame(as: $1) }
+    case (.mapping(let a), .mapping(let b)):
+      return a.count == b.count
+        && zip(a, b).allSatisfy { $0.key.saysTheSame(as: $1.key) && $0.value.saysTheSame(as: $1.value) }
+    case (.scalar, _), (.list, _), (.mapping, _): return false
+    }
+  }
+
   /// `a list`, for sentences.
   var kind: String {
     switch content {

@@ -95,27 +95,72 @@ package func encode(_ s: ServiceStatus, brief: Bool, into json: inout JSONWriter
   json.endObject()
 }
 
-/// Usual values, left out: running, settled, wanted up, step restart, nothing held, no strikes.
 /// The members of `Reload`'s reply, in an object that is open.
 package func encodeReload(
   services: Int, _ change: ReloadChange, _ diagnostics: [Diagnostic], into json: inout JSONWriter
 ) {
+  json.key("dry_run")
+  json.bool(change.dryRun)
   json.key("services")
   json.integer(services)
   json.key("added")
   json.strings(change.added)
   json.key("changed")
-  json.strings(change.changed)
+  json.strings(change.changed.map(\.name))
   json.key("removed")
   json.strings(change.removed)
   json.key("next_start")
-  json.strings(change.nextStart)
+  json.strings(change.changed.filter { !$0.atStart.isEmpty }.map(\.name))
   json.key("unchanged")
   json.integer(change.unchanged)
+  json.key("invalid")
+  json.strings(change.invalid)
+  json.key("host")
+  json.strings(change.host)
+  json.key("details")
+  json.beginArray()
+  for changed in change.changed {
+    json.beginObject()
+    json.key("name")
+    json.string(changed.name)
+    json.key("live")
+    json.strings(changed.live)
+    json.key("next_start")
+    json.strings(changed.atStart)
+    json.key("note")
+    json.string(changed.note)
+    json.endObject()
+  }
+  json.endArray()
+  json.key("need_restart")
+  json.beginArray()
+  for pending in change.needRestart {
+    json.beginObject()
+    json.key("name")
+    json.string(pending.name)
+    json.key("keys")
+    json.strings(pending.keys)
+    json.endObject()
+  }
+  json.endArray()
+  json.key("restarts")
+  json.beginArray()
+  for restarted in change.restarts {
+    json.beginObject()
+    json.key("name")
+    json.string(restarted.name)
+    json.key("done")
+    json.bool(restarted.done)
+    json.key("text")
+    json.string(restarted.text)
+    json.endObject()
+  }
+  json.endArray()
   json.key("diagnostics")
   encode(diagnostics, into: &json)
 }
 
+/// Usual values, left out: running, settled, wanted up, step restart, nothing held, no strikes.
 private func encodeBrief(_ s: ServiceStatus, into json: inout JSONWriter) {
   if s.wanted != .up {
     json.key("wanted")

@@ -106,15 +106,33 @@ package let supervisorInterface = """
   method ResetGuardian() -> (name: string, note: string)
   method Hold(name: string, for_ms: int, wait: ?bool) -> (name: string, note: string)
 
-  # Reads the configuration again. One bad file harms no other service.
-  # 'next_start' are those of 'changed' that run on as they were until their next start.
-  method Reload() -> (
+  # A changed service: the keys that are in force now, and those that its present run does not have.
+  type Changed (name: string, live: []string, next_start: []string, note: string)
+
+  # A service that runs on with what it was started with, by this change or an earlier one.
+  type Pending (name: string, keys: []string)
+
+  # What became of one restart; or of one stop, where the definition is gone.
+  type Restarted (name: string, done: bool, text: string)
+
+  # Reads the configuration again. One bad file harms no other service: those in 'invalid' go on with their last good
+  # definition, if they had one, and 'diagnostics' has the errors. 'next_start' are those of 'changed' that run on as they
+  # were until their next start, 'details' says of each which keys that is about; 'host' are changed keys of guardian.yaml.
+  # With 'dry_run' nothing is changed. With 'restart' all in 'need_restart' are restarted, and the reply comes when that is
+  # over. ConfigurationFault: the directory cannot be read at all, and everything is as before.
+  method Reload(dry_run: ?bool, restart: ?bool) -> (
+    dry_run: bool,
     services: int,
     added: []string,
     changed: []string,
     removed: []string,
     next_start: []string,
     unchanged: int,
+    invalid: []string,
+    host: []string,
+    details: []Changed,
+    need_restart: []Pending,
+    restarts: []Restarted,
     diagnostics: []Diagnostic
   )
 

@@ -82,7 +82,7 @@ package enum Reply {
     }
   }
 
-  /// The configuration has been read again: no error in it, perhaps warnings. With errors: `configurationFault`.
+  /// The configuration has been read again. Where it could not be read at all: `configurationFault`.
   package static func reloaded(
     services: Int, _ change: ReloadChange, diagnostics: [Diagnostic], into bytes: inout [UInt8]
   ) {

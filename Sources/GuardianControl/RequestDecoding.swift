@@ -104,8 +104,13 @@ private func supervisorCall(
     return .hold(
       name: try text(p, "name"), milliseconds: milliseconds, wait: try flag(p, "wait", default: true))
   case "Reload":
-    try only(p, [])
-    return .reload
+    try only(p, ["dry_run", "restart"])
+    let restart = try flag(p, "restart", default: false)
+    if try flag(p, "dry_run", default: false) {
+      if restart { throw .invalidParameter("restart") }
+      return .reload(.dryRun)
+    }
+    return .reload(restart ? .restart : .apply)
   case "ReloadService":
     try only(p, ["name", "wait"])
     return .reloadService(name: try text(p, "name"), wait: try flag(p, "wait", default: true))

@@ -14,7 +14,7 @@ package enum ControlRequest: Hashable, Sendable {
   /// The service's own reload.
   case reloadService(name: String, wait: Bool)
   /// The configuration, all of it.
-  case reload
+  case reload(ReloadMode)
   /// Guardian itself: the program's file as it is now takes over, with the same pid.
   case upgrade
   /// Guardian trusts itself again after faults of its own.
@@ -26,10 +26,18 @@ package enum ControlRequest: Hashable, Sendable {
   /// Whether it changes anything, and so needs more than the right to look.
   package var changesSomething: Bool {
     switch self {
-    case .list, .plan, .summary, .version: false
+    case .list, .plan, .summary, .version, .reload(.dryRun): false
     case .start, .stop, .restart, .release, .reset, .hold, .reload, .reloadService, .upgrade, .resetGuardian: true
     }
   }
+}
+
+package enum ReloadMode: Hashable, Sendable {
+  case apply
+  /// Tells what `apply` would do, and does nothing.
+  case dryRun
+  /// Applies, then restarts what runs on with an earlier definition.
+  case restart
 }
 
 /// One message of a client, decoded.

@@ -134,6 +134,47 @@ package struct Fleet: Sendable {
     machines.indices.contains(index) ? machines[index] : nil
   }
 
+  // MARK: Definitions
+
+  /// The definition on disk is now this one.
+  ///
+  /// - Returns: What that has changed, and when it takes effect; nil where it says what it said before.
+  package mutating func define(_ spec: ServiceSpec, for id: ServiceID, now: Now) -> ReloadChange.Changed? {
+    guard let before = machine(id.index), let old = latestSpec(of: id) else { return nil }
+    if old == spec {
+      handle(.defined(spec), for: id, now: now)
+      return nil
+    }
+    handle(.defined(spec), for: id, now: now)
+    guard let after = machine(id.index) else { return nil }
+    let difference = SpecDifference(from: old, to: spec)
+    let pending = after.pendingKeys
+    var changed = ReloadChange.Changed(name: spec.name.text)
+    changed.live = difference.live + difference.atStart.filter { !pending.contains($0) }
+    changed.atStart = difference.atStart.filter { pending.contains($0) }
+    changed.note = Self.consequence(of: before, after)
+    return changed
+  }
+
+  private static func consequence(of before: ServiceMachine, _ after: ServiceMachine) -> String {
+    switch (before.phase, after.phase) {
+    case (.starting, _), (.running, _): ""
+    case (_, .starting): "starts now, with a fresh ladder"
+    case (.repairing, .repairing):
+      after.hasPendingDefinition ? "starts after the repair that is under way, with a fresh ladder" : ""
+    case (.quarantined, .stopped): "out of quarantine; not started, since it is wanted down or held"
+    default: ""
+    }
+  }
+
+  /// Services that run on with what they were started with.
+  package var pending: [ReloadChange.Pending] {
+    inOrder.compactMap { name, id in
+      guard let keys = machines[id.index]?.pendingKeys, !keys.isEmpty else { return nil }
+      return ReloadChange.Pending(name: name.text, keys: keys)
+    }
+  }
+
   // MARK: Events, orders, time
 
   package mutating func handle(_ event: ServiceEvent, for id: ServiceID, now: Now) {

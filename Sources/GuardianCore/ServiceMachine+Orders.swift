@@ -248,7 +248,7 @@ extension ServiceMachine {
     let before = spec
     var merged = new
     merged.process = spec.process
-    spec = merged
+    if merged != before { spec = merged }
     policyChanged(from: before, &turn)
     guard new.process != spec.process else {
       nextProcess = nil

@@ -438,6 +438,7 @@ extension ServiceMachine {
   /// listened is not held against it.
   mutating func adopted(_ id: RunID, _ process: ProcessIdentity, readinessKnown: Bool, _ turn: inout Turn) {
     guard var run = phase.run, run.id == id, run.stage == .adopting else { return }
+    startedWith = definition
     let now = turn.now.monotonic
     let execWasWrittenDown = run.pid != nil
     run.stage = .up

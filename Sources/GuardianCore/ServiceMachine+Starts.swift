@@ -93,7 +93,8 @@ extension ServiceMachine {
     if atOnce { requestSpawn(run, &turn) }
   }
 
-  func requestSpawn(_ run: Run, _ turn: inout Turn) {
+  mutating func requestSpawn(_ run: Run, _ turn: inout Turn) {
+    startedWith = definition
     turn.actions.append(
       .spawn(
         StartRequest(

@@ -23,6 +23,21 @@ extension ServiceMachine {
   /// A changed definition waits for the next start.
   package var hasPendingDefinition: Bool { nextProcess != nil }
 
+  /// Keys, by their words in the file, in which the run that goes on differs from the definition. Empty where nothing runs:
+  /// whatever starts next has all of it.
+  package var pendingKeys: [String] {
+    switch phase {
+    case .starting, .running: break
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined: return []
+    }
+    if nextProcess == nil, startedWith == nil || startedWith === definition { return [] }
+    var latest = spec
+    if let nextProcess { latest.process = nextProcess.value }
+    let keys = SpecDifference(from: startedWith?.value ?? latest, to: latest).atStart
+    // It changed while guardian was away, and what it was before is known by its fingerprint only.
+    return keys.isEmpty && nextProcess != nil ? ["definition"] : keys
+  }
+
   /// - Parameter brief: Without what takes a while to say and a table has no room for: run id, what would clear it,
   ///   description, runbook and contact.
   package func status(_ now: Now, brief: Bool = false) -> ServiceStatus {
@@ -61,7 +76,11 @@ extension ServiceMachine {
     if let reload, reason.isEmpty { status.reason = reload.ordered ? "reloading" : "reloading by itself" }
     status.kind = spec.kind
     status.observe = observing
-    status.pendingDefinition = nextProcess != nil
+    let pending = pendingKeys
+    status.pendingDefinition = nextProcess != nil || !pending.isEmpty
+    if !brief, !pending.isEmpty {
+      status.notes.append("takes effect with its next start, or by a restart: \(pending.joined(separator: ", "))")
+    }
     if let hold = record.hold {
       status.notes.append(
         "held by \(hold.by) for another \((hold.until - now.boot).rounded.description): neither started, stopped nor repaired"

@@ -42,6 +42,8 @@ package struct ServiceMachine: Hashable, Sendable {
   var definition: Shared<ServiceSpec>
   /// Process keys that wait for the next start.
   var nextProcess: Shared<ProcessSpec>?
+  /// As the present run was started; what it was adopted with counts as that.
+  var startedWith: Shared<ServiceSpec>?
   package internal(set) var record: ServiceRecord
   package internal(set) var phase = Phase.stopped
   package internal(set) var phaseSince: WallTime
@@ -429,7 +431,7 @@ extension ServiceMachine {
     #endif
   }
 
-  var held: Bool { record.hold != nil }
+  package var held: Bool { record.hold != nil }
   var observing: Bool { spec.mode == .observe || guardianObserving }
   /// Nothing may be started by guardian itself.
   var mayStart: Bool { record.wanted == .up && !held && !shuttingDown && !removed }

@@ -88,13 +88,54 @@ package struct FleetSummary: Hashable, Sendable {
   package init() {}
 }
 
-/// What reading the configuration again has changed, by name.
+/// What reading the configuration again has changed, or would.
 package struct ReloadChange: Hashable, Sendable {
-  package var added: [String] = [], changed: [String] = [], removed: [String] = []
-  /// Those of `changed` whose process keys take effect at the next start only.
-  package var nextStart: [String] = []
+  /// Nothing has been changed: this is what a reload would do.
+  package var dryRun = false
+  package var added: [String] = [], removed: [String] = []
+  package var changed: [Changed] = []
   package var unchanged = 0
+  /// Files that are there and leave no definition: what was in force before goes on, where there was one.
+  package var invalid: [String] = []
+  /// Changed keys of guardian.yaml.
+  package var host: [String] = []
+  /// Services that run on with what they were started with, from this change or an earlier one, in order of name.
+  package var needRestart: [Pending] = []
+  /// What became of each, where it was asked for.
+  package var restarts: [Restarted] = []
   package init() {}
+
+  package struct Changed: Hashable, Sendable {
+    package var name: String
+    /// Keys in force now; all of them where nothing runs.
+    package var live: [String] = []
+    /// Keys that the present run does not have.
+    package var atStart: [String] = []
+    /// What follows from it, for people: `starts now, with a fresh ladder`; may be empty.
+    package var note = ""
+    package init(name: String) { self.name = name }
+  }
+
+  package struct Pending: Hashable, Sendable {
+    package var name: String
+    package var keys: [String]
+    package init(name: String, keys: [String]) {
+      self.name = name
+      self.keys = keys
+    }
+  }
+
+  package struct Restarted: Hashable, Sendable {
+    package var name: String
+    package var done: Bool
+    /// Why not, or what else there is to say; may be empty.
+    package var text: String
+    package init(name: String, done: Bool, text: String) {
+      self.name = name
+      self.done = done
+      self.text = text
+    }
+  }
 }
 
 /// One line of what `plan` announces.

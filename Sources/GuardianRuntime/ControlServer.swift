@@ -46,6 +46,7 @@ final class ControlServer {
   private var listenerSource: EventSource?
   private var clients: [Int: Client] = [:]
   private var waiting: [RequestID: Int] = [:]
+  private var ownOrders: [RequestID: (Fleet.Answer) -> Void] = [:]
   private var nextClient = 0
   private var nextRequest: UInt64 = 0
   private var timer: EventSource?
@@ -352,9 +353,9 @@ final class ControlServer {
     case .hold(let name, let milliseconds, let wait):
       guard milliseconds >= 0 else { return reply { Reply.error(.invalidParameter("for_ms"), into: &$0) } }
       order(.hold(.milliseconds(milliseconds)), name, wait, call, key, client)
-    case .reload:
+    case .reload(let mode):
       client.answering = .reload(oneway: call.oneway)
-      shell.reload { [weak self] result in self?.reloaded(key, result) }
+      shell.reload(mode, by: client.socket.peer.description) { [weak self] result in self?.reloaded(key, result) }
     case .resetGuardian:
       let observed = shell.trustAgain("\(client.socket.peer.description) says so")
       reply {
@@ -397,8 +398,30 @@ final class ControlServer {
     }
   }
 
+  /// An order that a part of guardian gives for itself; `then` hears its outcome, never from inside of this call.
+  ///
+  /// - Returns: False for a name that nobody has; then `then` hears nothing.
+  func order(
+    _ command: Command, named service: ServiceName, then: @escaping (Fleet.Answer) -> Void
+  ) -> Bool {
+    nextRequest += 1
+    let request = RequestID(nextRequest)
+    ownOrders[request] = then
+    if shell.order(command, named: service, request: request, wait: true) { return true }
+    ownOrders[request] = nil
+    return false
+  }
+
+  /// `then` hears when nothing is left of a service that is being removed, never from inside of this call.
+  func awaitStop(of service: ServiceName, then: @escaping (Fleet.Answer) -> Void) {
+    nextRequest += 1
+    ownOrders[RequestID(nextRequest)] = then
+    shell.awaitStop(of: service, request: RequestID(nextRequest))
+  }
+
   /// What an order came to.
   func answer(_ request: RequestID, _ answer: Fleet.Answer) {
+    if let then = ownOrders.removeValue(forKey: request) { return then(answer) }
     guard let key = waiting.removeValue(forKey: request), let client = clients[key],
       case .order(request, let name, let oneway) = client.answering
     else { return }
@@ -416,7 +439,7 @@ final class ControlServer {
     guard let client = clients[key], case .reload(let oneway) = client.answering else { return }
     client.answering = .nothing
     if !oneway {
-      if result.hasErrors {
+      if !result.listed {
         Reply.error(.configurationFault(result.diagnostics), into: &client.output)
       } else {
         Reply.reloaded(services: result.services, result.change, diagnostics: result.diagnostics, into: &client.output)

@@ -17,6 +17,8 @@ struct Definitions {
   private(set) var directoryIsUnusable = false
   /// Good services of the last reading.
   private(set) var count = 0
+  /// Keys of guardian.yaml in which the last reading differs from the one before.
+  private(set) var hostChanges: [String] = []
 
   struct Change {
     /// Valid, whether new, changed or as before.
@@ -28,7 +30,11 @@ struct Definitions {
   ///   definition, found before anything is started.
   mutating func apply(_ loaded: LoadedConfiguration, inForce: [ServiceName], notifyDirectory: String) -> Change {
     diagnostics = loaded.diagnostics
-    if let good = loaded.host { host = good }
+    hostChanges = []
+    if let good = loaded.host {
+      hostChanges = good.changedKeys(from: host)
+      host = good
+    }
     hostIsStale = loaded.host == nil
     directoryIsUnusable = !loaded.listed
     // An unreadable directory says nothing about any service.
@@ -62,6 +68,9 @@ struct Definitions {
     change.removed = inForce.filter { !there.contains($0) }
     return change
   }
+
+  /// Services whose files are not valid now, in order of name.
+  var invalid: [ServiceName] { (Array(broken.keys) + Array(stale.keys)).sorted() }
 
   /// How a service without any definition is shown.
   static func status(ofBroken name: ServiceName, _ why: [Diagnostic]) -> ServiceStatus {

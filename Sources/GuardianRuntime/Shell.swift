@@ -89,7 +89,7 @@ final class Shell {
   private var streams = 0
   /// Services with checks, as of the last reading.
   private var checked = 0
-  private var reloads: [(Reloaded) -> Void] = []
+  private var reloads: [Reload] = []
   var reloading = false
   /// Why not all services can run at once.
   var descriptorShortage: String?
@@ -112,12 +112,19 @@ final class Shell {
   /// Streams beyond this are more than journald takes by default (its own limit is 4,096).
   private static let manyStreams = 2000
 
+  private struct Reload {
+    var mode: ReloadMode
+    var by: String
+    var then: (Reloaded) -> Void
+  }
+
   /// What came of reading the configuration again.
   struct Reloaded {
     var services = 0
     var change = ReloadChange()
     var diagnostics: [Diagnostic] = []
-    var hasErrors: Bool { diagnostics.contains { $0.severity == .error } }
+    /// False: nothing could be read, and everything is as it was.
+    var listed = true
   }
 
   /// Signals must be blocked, directories locked.
@@ -167,7 +174,7 @@ final class Shell {
       try loop.onSignal(SIGTERM, priority: .control) { [unowned self] in stop("SIGTERM") },
       try loop.onSignal(SIGINT, priority: .control) { [unowned self] in stop("SIGINT") },
       try loop.onSignal(SIGQUIT, priority: .control) { [unowned self] in stop("SIGQUIT") },
-      try loop.onSignal(SIGHUP, priority: .control) { [unowned self] in reload { _ in } },
+      try loop.onSignal(SIGHUP, priority: .control) { [unowned self] in reload(.apply, by: "SIGHUP") { _ in } },
     ]
     sources += try signalsOfProcess1()
   }
@@ -438,42 +445,107 @@ final class Shell {
 
   // MARK: Definitions
 
-  /// Reads the configuration on the worker's thread, then puts it in force; `then` hears what came of it.
-  func reload(then: @escaping (Reloaded) -> Void) {
-    reloads.append(then)
-    guard !reloading else { return }
+  /// Reads the configuration on the worker's thread; `then` hears what came of it, or would.
+  ///
+  /// A reading that has begun may have passed a file that was changed before this call, so it does not serve for it.
+  func reload(_ mode: ReloadMode, by: String, then: @escaping (Reloaded) -> Void) {
+    reloads.append(Reload(mode: mode, by: by, then: then))
+    if !reloading { readAgain() }
+  }
+
+  private func readAgain() {
+    let waiting = reloads
+    reloads = []
+    guard !waiting.isEmpty else { return }
     reloading = true
-    host?.reloading()
+    let changes = waiting.contains { $0.mode != .dryRun }
+    if changes { host?.reloading() }
     let loader = surroundings.loader(directories.configuration)
-    let host = definitions.host
-    let accepted = worker.submit({ loader.load(fallback: host) }) { [weak self] loaded in self?.reloaded(loaded) }
+    let fallback = definitions.host
+    let accepted = worker.submit({ loader.load(fallback: fallback) }) { [weak self] loaded in
+      self?.reloaded(loaded, for: waiting)
+    }
     if !accepted {
-      reloadEnded(
-        Reloaded(diagnostics: [
+      let refused = Reloaded(
+        diagnostics: [
           Diagnostic(file: directories.configuration, what: "cannot be read now", why: "the disk does not answer")
-        ]))
+        ], listed: false)
+      reloadEnded(waiting.map { ($0.then, refused) }, hostWasTold: changes)
     }
   }
 
-  private func reloaded(_ loaded: LoadedConfiguration) {
-    let change = stopping ? ReloadChange() : take(loaded)
-    reloadEnded(Reloaded(services: definitions.count, change: change, diagnostics: definitions.diagnostics))
+  private func reloaded(_ loaded: LoadedConfiguration, for waiting: [Reload]) {
+    var answers: [((Reloaded) -> Void, Reloaded)] = []
+    func answer(_ definitions: Definitions, _ change: ReloadChange) -> Reloaded {
+      Reloaded(
+        services: definitions.count, change: change, diagnostics: definitions.diagnostics, listed: loaded.listed)
+    }
+    // Before anything is changed.
+    if waiting.contains(where: { $0.mode == .dryRun }) {
+      var (definitions, fleet) = (definitions, fleet)
+      var change = define(loaded, &definitions, &fleet, SystemClocks.now()).told
+      change.dryRun = true
+      for one in waiting where one.mode == .dryRun { answers.append((one.then, answer(definitions, change))) }
+    }
+    let changes = waiting.contains { $0.mode != .dryRun }
+    if changes {
+      let change = stopping ? ReloadChange() : take(loaded)
+      let told = answer(definitions, change)
+      for one in waiting where one.mode == .apply { answers.append((one.then, told)) }
+      for one in waiting where one.mode == .restart {
+        RestartRound.begin(self, after: change, by: one.by) { restarts in
+          var told = told
+          told.change.restarts = restarts
+          one.then(told)
+        }
+      }
+    }
+    reloadEnded(answers, hostWasTold: changes)
   }
 
-  private func reloadEnded(_ result: Reloaded) {
+  private func reloadEnded(_ answers: [((Reloaded) -> Void, Reloaded)], hostWasTold: Bool) {
     reloading = false
-    let waiting = reloads
-    reloads = []
-    host?.reloaded()
-    for then in waiting { then(result) }
+    if hostWasTold { host?.reloaded() }
+    for (then, result) in answers { then(result) }
     lookAtUnit()
+    readAgain()
+  }
+
+  /// Puts what was read in force in this fleet, which may be a copy of the one that counts: but for what is new.
+  private func define(
+    _ loaded: LoadedConfiguration, _ definitions: inout Definitions, _ fleet: inout Fleet, _ now: Now
+  ) -> (told: ReloadChange, new: [ServiceSpec], gone: [ServiceID]) {
+    let inForce = fleet.ids.compactMap { names[$0] }
+    let change = definitions.apply(loaded, inForce: inForce, notifyDirectory: directories.notifyDirectory)
+    var told = ReloadChange()
+    var new: [ServiceSpec] = []
+    for spec in change.defined {
+      if let id = fleet.id(named: spec.name) {
+        if let changed = fleet.define(spec, for: id, now: now) {
+          told.changed.append(changed)
+        } else {
+          told.unchanged += 1
+        }
+      } else {
+        told.added.append(spec.name.text)
+        new.append(spec)
+      }
+    }
+    // One that is still on its way out has been told of.
+    told.removed = change.removed.filter { name in
+      !(fleet.id(named: name).flatMap { fleet.machine(of: $0) }?.removed ?? true)
+    }.map(\.text)
+    told.invalid = definitions.invalid.map(\.text)
+    told.host = definitions.hostChanges
+    let gone = Set(change.removed.map(\.text))
+    told.needRestart = fleet.pending.filter { !gone.contains($0.name) }
+    return (told, new, change.removed.compactMap { fleet.id(named: $0) })
   }
 
   @discardableResult private func take(_ loaded: LoadedConfiguration) -> ReloadChange {
     heapIsUntidy = true
     let now = SystemClocks.now()
     fleetTold = true
-    let inForce = fleet.ids.compactMap { names[$0] }
     defer {
       streams = countStreams()
       let before = checked
@@ -483,26 +555,16 @@ final class Shell {
       lineRevision = nil
     }
     if let host = loaded.host { store.keep(events: host.historyEvents) }
-    let change = definitions.apply(loaded, inForce: inForce, notifyDirectory: directories.notifyDirectory)
+    var (told, new, gone) = define(loaded, &definitions, &fleet, now)
     for diagnostic in definitions.diagnostics {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
     }
-    var told = ReloadChange()
-    var added: [ServiceID] = []
-    var gone = change.removed.compactMap { fleet.id(named: $0) }
-    told.removed = gone.compactMap { names[$0]?.text }
-    for spec in change.defined {
-      if let id = fleet.id(named: spec.name) {
-        let isNew = fleet.latestSpec(of: id) != spec
-        fleet.handle(.defined(spec), for: id, now: now)
-        if isNew { groups?.apply(spec) }
-        if isNew { told.changed.append(spec.name.text) } else { told.unchanged += 1 }
-        if isNew, fleet.machine(of: id)?.hasPendingDefinition == true { told.nextStart.append(spec.name.text) }
-      } else {
-        told.added.append(spec.name.text)
-        added.append(add(spec, now))
+    for changed in told.changed {
+      if let spec = ServiceName(changed.name).flatMap({ fleet.id(named: $0) }).flatMap({ fleet.latestSpec(of: $0) }) {
+        groups?.apply(spec)
       }
     }
+    var added = new.map { add($0, now) }
     // What guardian remembers and nobody defines any more is stopped and forgotten; a file that is not valid now may be
     // tomorrow, so that what it names is left as it is until then.
     if loaded.listed {
@@ -511,6 +573,7 @@ final class Shell {
         let id = addUndefined(name, now)
         added.append(id)
         gone.append(id)
+        told.removed.append(name.text)
       }
     }
     let isFirst = beforeFirstDeed != nil
@@ -734,6 +797,18 @@ final class Shell {
     return true
   }
   func abandon(_ request: RequestID) { fleet.abandon(request) }
+
+  /// The answer says that it has stopped, or is not there any more.
+  func awaitStop(of name: ServiceName, request: RequestID) {
+    if let id = fleet.id(named: name) {
+      fleet.wait(Fleet.Waiting(request: request, service: id, goal: .stopped(note: "")))
+    } else {
+      outputs.append(.answer(request, .done(note: "")))
+    }
+    fleetTold = true
+  }
+
+  func machine(named name: ServiceName) -> ServiceMachine? { fleet.id(named: name).flatMap { fleet.machine(of: $0) } }
 
   /// Of everything that has a file, in order of name.
   var allNames: [ServiceName] {

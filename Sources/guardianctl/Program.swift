@@ -312,33 +312,46 @@ struct Program {
   }
 
   private mutating func reload(_ invocation: Invocation) -> Int32 {
+    let request = ControlRequest.reload(invocation.reload)
     let body: ReplyBody
     do throws(Daemon.Fault) {
       let daemon = try Daemon.connect(to: invocation.target)
-      try daemon.send([ControlCall(.reload)])
-      body = try daemon.reply(to: .reload, patience: nil)
+      try daemon.send([ControlCall(request)])
+      body = try daemon.reply(to: request, patience: nil)
     } catch {
       return fail(error, json: invocation.json)
     }
     switch body {
     case .reloaded(let services, let change, let diagnostics):
       for diagnostic in diagnostics { complain(diagnostic.description) }
+      let faults = diagnostics.filter { $0.severity == .error }
+      let error = faults.isEmpty ? nil : ControlError.configurationFault(faults)
+      if let error { complain(error.sentence + "; " + Self.afterFault(change)) }
+      for restarted in change.restarts where !restarted.done { complain("\(restarted.name): \(restarted.text)") }
       if invocation.json {
-        json { encodeReload(services: services, change, diagnostics, into: &$0) }
+        json { json in
+          encodeReload(services: services, change, diagnostics, into: &json)
+          if let error { encode(error, into: &json) }
+        }
       } else {
         output.bytes += reloadText(services: services, change).utf8
       }
-      return ExitCode.done
+      return change.restarts.contains { !$0.done } ? ExitCode.failed : error?.exitCode ?? ExitCode.done
     case .error(.configurationFault(let diagnostics)):
       for diagnostic in diagnostics { complain(diagnostic.description) }
       let error = ControlError.configurationFault(diagnostics)
-      complain(error.sentence + "; a service with a fault keeps its last good definition, if it had one")
+      complain(error.sentence + "; everything is as it was")
       if invocation.json { json { encode(error, into: &$0) } }
       return error.exitCode
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
     case .services, .done, .upgraded, .plan, .summary, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
+  }
+
+  private static func afterFault(_ change: ReloadChange) -> String {
+    change.invalid.isEmpty
+      ? "see above" : "a service with a fault keeps its last good definition, if it had one"
   }
 
   private mutating func plan(_ invocation: Invocation) -> Int32 {

@@ -34,6 +34,9 @@ import Testing
     #expect(run("reload")?.names == [] && run("reload web db --no-wait")?.names == ["web", "db"])
     #expect(run("status -- --odd")?.names == ["--odd"])
     #expect(run("plan web --from-start --config etc")?.config == "etc")
+    #expect(run("reload")?.reload == .apply)
+    #expect(run("reload --dry-run --json")?.reload == .dryRun)
+    #expect(run("--restart reload")?.reload == .restart)
   }
 
   struct Fault: CustomTestStringConvertible {
@@ -62,6 +65,8 @@ import Testing
     Fault(line: "start web --until-boot", text: "--until-boot does not go with 'start'; it belongs to 'stop'"),
     Fault(line: "status --config x", text: "--config does not go with 'status'; it belongs to 'check', 'plan'"),
     Fault(line: "--user --system", text: "--runtime, --user and --system exclude each other"),
+    Fault(line: "reload --dry-run --restart", text: "--dry-run and --restart exclude each other"),
+    Fault(line: "restart web --dry-run", text: "--dry-run does not go with 'restart'; it belongs to 'reload'"),
     Fault(line: "--json=yes", text: "--json takes no value"),
     Fault(line: "--runtime=", text: "--runtime needs a directory"),
   ])

@@ -27,7 +27,9 @@ import Testing
     Case(
       method: "Hold", parameters: #"{"name":"web","for_ms":1800000}"#,
       expected: .hold(name: "web", milliseconds: 1_800_000, wait: true)),
-    Case(method: "Reload", parameters: "{}", expected: .reload),
+    Case(method: "Reload", parameters: "{}", expected: .reload(.apply)),
+    Case(method: "Reload", parameters: #"{"dry_run":true}"#, expected: .reload(.dryRun)),
+    Case(method: "Reload", parameters: #"{"restart":true,"dry_run":null}"#, expected: .reload(.restart)),
     Case(method: "Upgrade", parameters: "{}", expected: .upgrade),
     Case(method: "ResetGuardian", parameters: "{}", expected: .resetGuardian),
     Case(
@@ -44,7 +46,8 @@ import Testing
     let requests: [ControlRequest] = [
       .list(names: nil, brief: true), .list(names: ["web", "ü\"\\\n"], brief: false), .start(name: "a", wait: false),
       .stop(name: "a", untilBoot: true, wait: true), .restart(name: "a", wait: true), .release(name: "a", wait: true),
-      .reset(name: "a", wait: false), .reloadService(name: "a", wait: false), .hold(name: "a", milliseconds: 0, wait: true), .reload,
+      .reset(name: "a", wait: false), .reloadService(name: "a", wait: false),
+      .hold(name: "a", milliseconds: 0, wait: true), .reload(.apply), .reload(.dryRun), .reload(.restart),
       .upgrade, .resetGuardian, .plan(name: "a", fromStart: true), .summary, .version,
     ]
     var bytes: [UInt8] = []
@@ -105,7 +108,7 @@ import Testing
     #expect(inputs(#"{"method":"io.guardian.Supervisor.Fly","oneway":true}"# + "\0") == [.reply([])])
     #expect(
       inputs(#"{"method":"io.guardian.Supervisor.Reload","oneway":true}"# + "\0")
-        == [.call(ControlCall(.reload, oneway: true))])
+        == [.call(ControlCall(.reload(.apply), oneway: true))])
   }
 
   /// Shown shortened: two of them are long.
@@ -233,12 +236,19 @@ import Testing
     ]
     var change = ReloadChange()
     change.added = ["new"]
-    change.changed = ["web", "db"]
-    change.nextStart = ["db"]
+    change.changed = [ReloadChange.Changed(name: "web"), ReloadChange.Changed(name: "db")]
+    change.changed[1].live = ["stop"]
+    change.changed[1].atStart = ["command"]
+    change.changed[1].note = "a \"note\""
     change.removed = ["old"]
     change.unchanged = 9
+    change.dryRun = true
+    change.invalid = ["bad"]
+    change.host = ["defaults"]
+    change.needRestart = [ReloadChange.Pending(name: "db", keys: ["command"])]
+    change.restarts = [ReloadChange.Restarted(name: "db", done: false, text: "exit 1")]
     #expect(
-      both(.reload) { Reply.reloaded(services: 12, change, diagnostics: faults, into: &$0) }
+      both(.reload(.apply)) { Reply.reloaded(services: 12, change, diagnostics: faults, into: &$0) }
         == .reloaded(services: 12, change, diagnostics: faults))
     let entries = [
       PlanEntry(
@@ -431,7 +441,8 @@ import Testing
     let requests: [ControlRequest] = [
       .list(names: ["a"], brief: true), .start(name: "a", wait: true), .stop(name: "a", untilBoot: true, wait: true),
       .restart(name: "a", wait: true), .release(name: "a", wait: true), .reset(name: "a", wait: true),
-      .reloadService(name: "a", wait: true), .hold(name: "a", milliseconds: 1, wait: true), .reload, .upgrade, .resetGuardian,
+      .reloadService(name: "a", wait: true), .hold(name: "a", milliseconds: 1, wait: true), .reload(.restart), .upgrade,
+      .resetGuardian,
       .plan(name: "a", fromStart: true), .summary,
       .version,
     ]

@@ -186,7 +186,21 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
       case "gone": return .hangUp
       default: Reply.done(name: name, note: name == "mailer" ? "one trial now" : "", into: &bytes)
       }
-    case .reload:
+    case .reload(.dryRun):
+      var change = ReloadChange()
+      change.dryRun = true
+      change.invalid = ["a"]
+      change.unchanged = 1
+      Reply.reloaded(
+        services: 2, change,
+        diagnostics: [Diagnostic(file: "services/a.yaml", line: 2, column: 3, what: "unknown key 'x'")], into: &bytes)
+    case .reload(.restart):
+      var change = ReloadChange()
+      change.unchanged = 2
+      change.needRestart = [.init(name: "a", keys: ["log"]), .init(name: "b", keys: ["log"])]
+      change.restarts = [.init(name: "a", done: true, text: ""), .init(name: "b", done: false, text: "exit 1")]
+      Reply.reloaded(services: 2, change, diagnostics: [], into: &bytes)
+    case .reload(.apply):
       Reply.error(
         .configurationFault([Diagnostic(file: "services/a.yaml", line: 2, column: 3, what: "unknown key 'x'")]),
         into: &bytes)
@@ -285,8 +299,16 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
     Order(
       line: "reload", status: 1, output: "",
       errors: "guardianctl: services/a.yaml:2:3: unknown key 'x'\n"
+        + "guardianctl: the configuration has a fault; everything is as it was\n"),
+    Order(
+      line: "reload --dry-run", status: 1, output: "a reload would find 2 services, 1 not valid (a), 1 unchanged\n",
+      errors: "guardianctl: services/a.yaml:2:3: unknown key 'x'\n"
         + "guardianctl: the configuration has a fault; a service with a fault keeps its last good definition, if it had one\n"
     ),
+    Order(
+      line: "reload --restart", status: 1,
+      output: "configuration read again: 2 services, nothing changed\na: restarted\n",
+      errors: "guardianctl: b: exit 1\n"),
     Order(
       line: "upgrade", status: 0,
       output: "upgraded: guardian 0.1.0 → 0.2.0, pid 4711 kept, 12 services untouched\n", errors: ""),

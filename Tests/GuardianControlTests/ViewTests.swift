@@ -97,15 +97,27 @@ private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: Sourc
   @Test func `names what changed, and what waits for the next start`() {
     var change = ReloadChange()
     change.added = ["new"]
-    change.changed = ["db", "web"]
-    change.nextStart = ["db"]
+    change.changed = [ReloadChange.Changed(name: "db"), ReloadChange.Changed(name: "web")]
+    change.changed[0].live = ["stop"]
+    change.changed[0].atStart = ["command", "log"]
+    change.changed[1].live = ["command"]
+    change.changed[1].note = "starts now, with a fresh ladder"
     change.unchanged = 9
+    change.host = ["history"]
+    change.needRestart = [ReloadChange.Pending(name: "db", keys: ["command", "log"])]
     #expect(
       reloadText(services: 12, change) == """
-        configuration read again: 12 services, 1 added (new), 2 changed (db, web), 9 unchanged
-        in part from the next start on: db
+        configuration read again: 12 services, 1 added (new), 2 changed (db, web), 9 unchanged, guardian.yaml changed \
+        (history)
+          db: in force: stop; after a restart: command, log
+          web: in force: command; starts now, with a fresh ladder
+        needs a restart: db ('guardianctl reload --restart' does it)
 
         """)
+    change.restarts = [ReloadChange.Restarted(name: "db", done: true, text: "")]
+    #expect(reloadText(services: 12, change).hasSuffix("\ndb: restarted\n"))
+    change.dryRun = true
+    #expect(reloadText(services: 12, change).hasPrefix("a reload would find 12 services, 1 added"))
   }
   @Test func `says so when nothing changed, and never lists thousands`() {
     var change = ReloadChange()
@@ -113,6 +125,10 @@ private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: Sourc
     #expect(reloadText(services: 1, change) == "configuration read again: 1 service, nothing changed\n")
     change.removed = (0..<1000).map { "s\($0)" }
     #expect(reloadText(services: 1, change).utf8.count < 160)
+    change.changed = (0..<1000).map { ReloadChange.Changed(name: "s\($0)") }
+    change.needRestart = (0..<1000).map { ReloadChange.Pending(name: "s\($0)", keys: ["command"]) }
+    let text = reloadText(services: 1000, change)
+    #expect(text.utf8.count < 2_000 && text.contains("  and 960 more; --json has them all\n"), "\(text)")
   }
 }
 

@@ -62,6 +62,12 @@ struct Conversation {
     listen()
   }
 
+  @discardableResult mutating func define(_ spec: ServiceSpec) -> ReloadChange.Changed? {
+    let told = fleet.define(spec, for: id, now: now)
+    listen()
+    return told
+  }
+
   private mutating func listen() {
     while true {
       let output = fleet.takeOutput()

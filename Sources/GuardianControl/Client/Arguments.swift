@@ -21,6 +21,7 @@ package struct Invocation: Hashable, Sendable {
   package var guardian = false
   package var holdMilliseconds: Int64 = 0
   package var fromStart = false
+  package var reload = ReloadMode.apply
   package init() {}
 }
 
@@ -162,6 +163,8 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
       invocation.holdMilliseconds = milliseconds
     case .fromStart: invocation.fromStart = true
     case .group: break  // among the names already
+    case .dryRun: try choose(.dryRun, &invocation)
+    case .restart: try choose(.restart, &invocation)
     case .help, .version: break
     }
   }
@@ -179,6 +182,13 @@ private func choose(_ target: Invocation.Target, _ invocation: inout Invocation)
     throw UsageFault(text: "--runtime, --user and --system exclude each other")
   }
   invocation.target = target
+}
+
+private func choose(_ mode: ReloadMode, _ invocation: inout Invocation) throws(UsageFault) {
+  if invocation.reload != .apply, invocation.reload != mode {
+    throw UsageFault(text: "--dry-run and --restart exclude each other")
+  }
+  invocation.reload = mode
 }
 
 /// `500ms 10s 5min 2h 1d 1min30s`, as in the configuration; `0` needs no unit. Nil for anything else, or beyond Int64.

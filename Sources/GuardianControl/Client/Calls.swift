@@ -39,6 +39,11 @@ extension ControlCall {
       json.string(name)
       json.key("from_start")
       json.bool(fromStart)
+    case .reload(let mode) where mode != .apply:
+      json.key("dry_run")
+      json.bool(mode == .dryRun)
+      json.key("restart")
+      json.bool(mode == .restart)
     case .reload, .upgrade, .resetGuardian, .summary, .version: break
     }
     json.endObject()

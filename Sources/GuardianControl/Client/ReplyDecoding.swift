@@ -78,11 +78,29 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
     return .done(note: try optionalText(p, "note") ?? "")
   case .reload:
     var change = ReloadChange()
+    change.dryRun = try optionalFlag(p, "dry_run")
     change.added = try optionalStrings(p, "added")
-    change.changed = try optionalStrings(p, "changed")
     change.removed = try optionalStrings(p, "removed")
-    change.nextStart = try optionalStrings(p, "next_start")
     change.unchanged = present(p, "unchanged") == nil ? 0 : Int(try integer(p["unchanged"], "unchanged"))
+    change.invalid = try optionalStrings(p, "invalid")
+    change.host = try optionalStrings(p, "host")
+    try forEach(p, "details") { (o) throws(ReplyFault) in
+      var changed = ReloadChange.Changed(name: try text(o["name"], "name"))
+      changed.live = try optionalStrings(o, "live")
+      changed.atStart = try optionalStrings(o, "next_start")
+      changed.note = try optionalText(o, "note") ?? ""
+      change.changed.append(changed)
+    }
+    try forEach(p, "need_restart") { (o) throws(ReplyFault) in
+      change.needRestart.append(
+        ReloadChange.Pending(name: try text(o["name"], "name"), keys: try optionalStrings(o, "keys")))
+    }
+    try forEach(p, "restarts") { (o) throws(ReplyFault) in
+      change.restarts.append(
+        ReloadChange.Restarted(
+          name: try text(o["name"], "name"), done: try flag(o["done"], "done"),
+          text: try optionalText(o, "text") ?? ""))
+    }
     return .reloaded(
       services: Int(try integer(p["services"], "services")), change, diagnostics: try diagnostics(p))
   case .upgrade:
@@ -270,6 +288,15 @@ private func wrong(_ key: StaticString) -> ReplyFault {
 private func present(_ o: JSONValue, _ key: StaticString) -> JSONValue? {
   guard let value = o[key], !value.isNull else { return nil }
   return value
+}
+
+/// The elements of a list that may be absent.
+private func forEach(
+  _ o: JSONValue, _ key: StaticString, _ body: (JSONValue) throws(ReplyFault) -> Void
+) throws(ReplyFault) {
+  guard let list = present(o, key) else { return }
+  guard list.isArray else { throw wrong(key) }
+  for element in list.elements { try body(element) }
 }
 
 private func text(_ value: JSONValue?, _ key: StaticString) throws(ReplyFault) -> String {

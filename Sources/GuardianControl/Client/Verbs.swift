@@ -41,6 +41,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   case noWait = "--no-wait", untilBoot = "--until-boot", guardian = "--guardian", holdFor = "--for", fromStart =
     "--from-start"
   case group = "--group"
+  case dryRun = "--dry-run", restart = "--restart"
   case help = "--help", version = "--version"
 
   /// The word for its value; nil for a flag.
@@ -49,7 +50,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .runtime, .config: "DIR"
     case .group: "NAME"
     case .holdFor: "TIME"
-    case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .help, .version: nil
+    case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .dryRun, .restart, .help, .version: nil
     }
   }
 
@@ -64,6 +65,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .holdFor: [.hold]
     case .fromStart: [.plan]
     case .group: [.status, .start, .stop, .restart, .release, .reset, .hold]
+    case .dryRun, .restart: [.reload]
     }
   }
 
@@ -80,6 +82,8 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .holdFor: "how long to hold, as in 30min; 0s ends a hold"
     case .group: "all services of a group; the same as the name @NAME"
     case .fromStart: "plan from zero, not from the present state"
+    case .dryRun: "show what a reload would change, and change nothing"
+    case .restart: "also restart what runs on as it was started, and wait"
     case .help: "show the help text"
     case .version: "show guardianctl's version"
     }

@@ -1,0 +1,78 @@
+/// In which keys of its file one definition of a service differs from another, and which of them can wait for nothing but
+/// a start.
+///
+/// The words are those at the top of `services/NAME.yaml`, in the order of the manual. A test makes each key of the key
+/// table differ and wants it named here.
+package struct SpecDifference: Hashable, Sendable {
+  /// In force at once, also for a run that goes on.
+  package var live: [String] = []
+  /// What a process is given at its birth and cannot be given later.
+  package var atStart: [String] = []
+
+  package var isEmpty: Bool { live.isEmpty && atStart.isEmpty }
+
+  package init(from old: ServiceSpec, to new: ServiceSpec) {
+    guard old != new else { return }
+    for key in Self.keys where key.differs(old, new) {
+      if key.atStart { atStart.append(key.word) } else { live.append(key.word) }
+    }
+    // A field without a key of its own: what is not known to be live is not.
+    if isEmpty { atStart = ["definition"] }
+  }
+
+  private struct Key: Sendable {
+    var word: String
+    var atStart: Bool
+    var differs: @Sendable (ServiceSpec, ServiceSpec) -> Bool
+  }
+
+  private static func live(_ word: String, _ value: @escaping @Sendable (ServiceSpec) -> some Equatable & Sendable) -> Key {
+    Key(word: word, atStart: false) { value($0) != value($1) }
+  }
+  private static func atStart(_ word: String, _ value: @escaping @Sendable (ServiceSpec) -> some Equatable & Sendable) -> Key {
+    Key(word: word, atStart: true) { value($0) != value($1) }
+  }
+
+  private static let keys: [Key] = [
+    live("description") { $0.description },
+    atStart("command") { $0.process.command },
+    atStart("user") { [$0.process.identity?.user, $0.process.identity?.uid.description] },
+    // Another group, or another membership in the user database.
+    Key(word: "group", atStart: true) { old, new in
+      guard let a = old.process.identity, let b = new.process.identity else { return false }
+      return a.uid == b.uid && a.user == b.user && a != b
+    },
+    atStart("directory") { $0.process.directory },
+    atStart("environment") { $0.process.environment },
+    atStart("environment-file") { $0.process.environmentFiles },
+    atStart("umask") { $0.process.umask },
+    atStart("limits") { $0.process.limits },
+    atStart("oom-score-adjust") { $0.process.oomScoreAdjust },
+    atStart("nice") { $0.process.nice },
+    live("start") { $0.start },
+    live("type") { $0.kind },
+    // The variables that tell it so, and the descriptor or socket behind them.
+    atStart("ready") { $0.ready },
+    live("start-timeout") { $0.startTimeout },
+    live("startup-window") { $0.startupWindow },
+    atStart("watchdog") { $0.watchdog },
+    live("stop") { $0.stop },
+    live("restart") { $0.restart },
+    live("backoff") { $0.backoff },
+    live("escalation") { $0.escalation },
+    live("late") { $0.late },
+    live("success-exit") { $0.successExit },
+    live("fatal-exit") { $0.fatalExit },
+    live("repair") { $0.repairs },
+    Key(word: "plugins", atStart: true) { $0.process.plugins != $1.process.plugins },
+    // Of the plugins only their list shapes the process.
+    Key(word: "plugins", atStart: false) { $0.process.plugins == $1.process.plugins && $0.plugins != $1.plugins },
+    live("quarantine") { $0.quarantine },
+    live("mode") { $0.mode },
+    live("runbook") { $0.runbook },
+    live("contact") { $0.contact },
+    live("notices") { $0.notices },
+    // Its output is connected at its birth.
+    atStart("log") { $0.log },
+  ]
+}
