@@ -79,6 +79,7 @@ extension ServiceMachine {
     if firstStart { record.restarts = 0 } else { record.restarts += 1 }
     firstStart = false
     missing = nil
+    startedWith = definition
     var run = Run(id: id ?? turn.random.runID(), kind: kind, pluginsOff: off, stage: .spawning)
     run.successor = turn.random.runID()
     run.byOperator = byOperator
@@ -94,7 +95,7 @@ extension ServiceMachine {
   }
 
   mutating func requestSpawn(_ run: Run, _ turn: inout Turn) {
-    startedWith = definition
+    startedWith = definition  // policy that came since the start was decided is in it
     turn.actions.append(
       .spawn(
         StartRequest(
