@@ -49,7 +49,13 @@ package struct SpecDifference: Hashable, Sendable {
     atStart("limits") { $0.process.limits },
     atStart("oom-score-adjust") { $0.process.oomScoreAdjust },
     atStart("nice") { $0.process.nice },
+    atStart("capabilities") { $0.process.capabilities },
+    atStart("sockets") { $0.process.sockets },
+    atStart("before-start") { $0.process.beforeStart },
     live("start") { $0.start },
+    live("requires") { $0.requires },
+    live("after") { $0.after },
+    live("groups") { $0.groups },
     live("type") { $0.kind },
     // The variables that tell it so, and the descriptor or socket behind them.
     atStart("ready") { $0.ready },

@@ -492,11 +492,12 @@ final class Shell {
       let change = stopping ? ReloadChange() : take(loaded)
       let told = answer(definitions, change)
       for one in waiting where one.mode == .apply { answers.append((one.then, told)) }
-      for one in waiting where one.mode == .restart {
-        RestartRound.begin(self, after: change, by: one.by) { restarts in
+      let restarting = waiting.filter { $0.mode == .restart }
+      if let first = restarting.first {
+        RestartRound.begin(self, after: change, by: first.by) { restarts in
           var told = told
           told.change.restarts = restarts
-          one.then(told)
+          for one in restarting { one.then(told) }
         }
       }
     }

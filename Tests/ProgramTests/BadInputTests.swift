@@ -47,7 +47,7 @@ extension Programs {
       #expect(told["next_start"].array.compactMap(\.string) == ["process"])
       #expect(told["unchanged"].int == 1 && told["removed"].array.isEmpty)
       let again = try await guardian.control("reload")
-      #expect(again.output == "configuration read again: 4 services, nothing changed\n", "\(again)")
+      #expect(again.output.hasPrefix("configuration read again: 4 services, nothing changed\n"), "\(again)")
       #expect(try await guardian.status("policy")["pid"] == policy["pid"], "nothing restarts by surprise")
       kill(pid_t(try #require(policy["pid"].int)), SIGSEGV)
       try await guardian.wait(for: "policy", "is left alone") { $0["phase"].string == "finished" }
