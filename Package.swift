@@ -97,6 +97,9 @@ let package = Package(
     .executableTarget(
       name: "guardian-probe", dependencies: ["GuardianLinux", "GuardianModel"], path: "Tests/Probe",
       swiftSettings: swift, linkerSettings: staticRuntime),
+    // For ProgramTests: a service at its worst.
+    .executableTarget(
+      name: "guardian-hostile", path: "Tests/Hostile", cSettings: [.unsafeFlags(["-O2", "-Wall", "-Wextra"])]),
     .testTarget(name: "GuardianLinuxTests", dependencies: ["GuardianLinux", "GuardianModel"], swiftSettings: swift),
     .testTarget(
       name: "GuardianChecksTests", dependencies: ["GuardianChecks", "GuardianLinux", "GuardianModel"],

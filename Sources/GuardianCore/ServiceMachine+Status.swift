@@ -33,9 +33,9 @@ extension ServiceMachine {
     if nextProcess == nil, startedWith == nil || startedWith === definition { return [] }
     var latest = spec
     if let nextProcess { latest.process = nextProcess.value }
-    let keys = SpecDifference(from: startedWith?.value ?? latest, to: latest).atStart
+    let difference = SpecDifference(from: startedWith?.value ?? latest, to: latest)
     // It changed while guardian was away, and what it was before is known by its fingerprint only.
-    return keys.isEmpty && nextProcess != nil ? ["definition"] : keys
+    return difference.isEmpty && nextProcess != nil ? ["definition"] : difference.atStart
   }
 
   /// - Parameter brief: Without what takes a while to say and a table has no room for: run id, what would clear it,
@@ -77,7 +77,8 @@ extension ServiceMachine {
     status.kind = spec.kind
     status.observe = observing
     let pending = pendingKeys
-    status.pendingDefinition = nextProcess != nil || !pending.isEmpty
+    // A limit of the control group is in force, though the machine takes its process anew with the next start.
+    status.pendingDefinition = !pending.isEmpty || (nextProcess != nil && phase.run == nil)
     if !brief, !pending.isEmpty {
       status.notes.append("takes effect with its next start, or by a restart: \(pending.joined(separator: ", "))")
     }

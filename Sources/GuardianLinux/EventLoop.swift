@@ -158,6 +158,8 @@ package final class EventSource {
     sd_event_source_set_enabled(raw, Int32(SD_EVENT_ONESHOT))
   }
   package func disarm() { if let raw { sd_event_source_set_enabled(raw, Int32(SD_EVENT_OFF)) } }
+  /// Nothing is lost of what happens meanwhile; it is reported after `resume`.
+  package func pause() { if let raw { sd_event_source_set_enabled(raw, Int32(SD_EVENT_OFF)) } }
   package func resume() { if let raw { sd_event_source_set_enabled(raw, Int32(SD_EVENT_ON)) } }
   /// Fires at most so many times within `interval`; then it waits for the interval's end.
   package func limit(to times: UInt32, within interval: Duration) {

@@ -47,6 +47,10 @@ package struct SpecDifference: Hashable, Sendable {
     atStart("environment-file") { $0.process.environmentFiles },
     atStart("umask") { $0.process.umask },
     atStart("limits") { $0.process.limits },
+    // Those of the control group hold for whoever is in it.
+    Key(word: "limits", atStart: false) {
+      $0.process.limits == $1.process.limits && $0.process.groupLimits != $1.process.groupLimits
+    },
     atStart("oom-score-adjust") { $0.process.oomScoreAdjust },
     atStart("nice") { $0.process.nice },
     atStart("capabilities") { $0.process.capabilities },
@@ -63,6 +67,7 @@ package struct SpecDifference: Hashable, Sendable {
     live("startup-window") { $0.startupWindow },
     atStart("watchdog") { $0.watchdog },
     live("stop") { $0.stop },
+    live("reload") { $0.reload },
     live("restart") { $0.restart },
     live("backoff") { $0.backoff },
     live("escalation") { $0.escalation },

@@ -537,6 +537,8 @@ final class RunTable {
         emptied(run)
         return true
       }
+      // Whoever was born between two looks of the killer is killed now, and not after the machine's five seconds.
+      if run.sentKill { child.signalSet(.kill, orphans: shell.orphans) }
       return false
     }
     if !draining.isEmpty { drainTimer?.arm(at: (SystemClocks.monotonic() + Self.drainPause).nanoseconds) }

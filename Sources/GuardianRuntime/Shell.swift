@@ -78,6 +78,10 @@ final class Shell {
   /// The fleet has been told something since its last output was taken.
   var fleetTold = false
   private var sources: [EventSource] = []
+  /// Says that children have ended; off for moments while only orphans die, and many.
+  private var deathSource: EventSource?
+  private var deathTimer: EventSource?
+  private var strangersInARow = 0
   private var monotonicTimer: EventSource?
   private var bootTimer: EventSource?
   private var armed: (monotonic: Instant?, boot: BootInstant?) = (nil, nil)
@@ -101,6 +105,9 @@ final class Shell {
   private var stragglerRounds = 0
   private var exitStatus: Int32?
 
+  /// Deaths of orphans alone, one look after the other, before the next look waits for so long.
+  private static let strangersTolerated = 4
+  private static let strangerPause = Duration.milliseconds(5)
   /// Room that a queue keeps between turns: a start of thousands is over when it is over.
   private static let queueKept = 256
   /// Sources heard before a turn happens all the same, so that no flood of anything can hold up decisions.
@@ -169,8 +176,9 @@ final class Shell {
     bootTimer = try loop.timer(.boot, priority: .time) {}
     endTimer = try loop.timer(.monotonic, priority: .time) { [unowned self] in hooks.endAll(.kill) }
     storeSource = try loop.onIO(store.descriptor, .read, priority: .outcomes) { [unowned self] _ in storeAnswered() }
+    deathSource = try loop.onSignal(SIGCHLD, priority: .deaths) { [unowned self] in reap() }
+    deathTimer = try loop.timer(.monotonic, priority: .deaths) { [unowned self] in hearOfDeathsAgain() }
     sources = [
-      try loop.onSignal(SIGCHLD, priority: .deaths) { [unowned self] in reap() },
       try loop.onSignal(SIGTERM, priority: .control) { [unowned self] in stop("SIGTERM") },
       try loop.onSignal(SIGINT, priority: .control) { [unowned self] in stop("SIGINT") },
       try loop.onSignal(SIGQUIT, priority: .control) { [unowned self] in stop("SIGQUIT") },
@@ -406,9 +414,10 @@ final class Shell {
   // MARK: Evidence
 
   func reap() {
-    var strangers = false
+    var strangers = false, known = false
     failPoint("reap.before")
-    while true {
+    // So many rounds and no more: a service that has its orphans die all the time would keep guardian here for ever.
+    for _ in 0..<16 {
       let ended = ChildReaper.drain(limit: 256)
       if ended.isEmpty { break }
       // One look at the orphans serves the whole batch, and none is taken where control groups tell.
@@ -418,11 +427,14 @@ final class Shell {
         found = looked
         return looked
       }
-      for end in ended
-      where !runs.ended(end, orphans: orphans) && !hooks.ended(end, orphans: orphans) && !upgrade.ended(end)
-        && !checks.ended(end, orphans: orphans)
-      {
-        strangers = true
+      for end in ended {
+        if runs.ended(end, orphans: orphans) || hooks.ended(end, orphans: orphans) || upgrade.ended(end)
+          || checks.ended(end, orphans: orphans)
+        {
+          known = true
+        } else {
+          strangers = true
+        }
       }
       if ended.count < 256 { break }
     }
@@ -430,6 +442,21 @@ final class Shell {
     // An orphan of some run's set, most likely.
     if strangers { runs.lookAtDraining() }
     host?.tick(.deaths)
+    if strangers, !known { strangersDied() }
+  }
+
+  /// Nothing but orphans, again and again: the rest is heard first, and the next look at them waits a little. Whoever makes
+  /// them is held up by that, since the dead count against its limit.
+  private func strangersDied() {
+    strangersInARow += 1
+    guard strangersInARow > Self.strangersTolerated else { return }
+    deathSource?.pause()
+    deathTimer?.arm(at: (SystemClocks.monotonic() + Self.strangerPause).nanoseconds)
+  }
+
+  private func hearOfDeathsAgain() {
+    strangersInARow = 0
+    deathSource?.resume()
   }
 
   /// Children of guardian that it did not start itself, as of now.

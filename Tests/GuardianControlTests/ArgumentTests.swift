@@ -66,6 +66,7 @@ import Testing
     Fault(line: "status --config x", text: "--config does not go with 'status'; it belongs to 'check', 'plan'"),
     Fault(line: "--user --system", text: "--runtime, --user and --system exclude each other"),
     Fault(line: "reload --dry-run --restart", text: "--dry-run and --restart exclude each other"),
+    Fault(line: "reload web --restart", text: "--restart is about the configuration, but got the name 'web' too"),
     Fault(line: "restart web --dry-run", text: "--dry-run does not go with 'restart'; it belongs to 'reload'"),
     Fault(line: "--json=yes", text: "--json takes no value"),
     Fault(line: "--runtime=", text: "--runtime needs a directory"),

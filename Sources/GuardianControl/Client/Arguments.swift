@@ -168,6 +168,10 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     case .help, .version: break
     }
   }
+  if invocation.reload != .apply, let name = invocation.names.first {
+    let option = (invocation.reload == .dryRun ? Option.dryRun : .restart).rawValue
+    throw UsageFault(text: "\(option) is about the configuration, but got the name '\(printable(name))' too")
+  }
   if invocation.verb == .reload, invocation.names.isEmpty, !invocation.wait {
     throw UsageFault(text: "--no-wait goes with 'reload' only where services are named")
   }
