@@ -9,7 +9,7 @@ extension Programs {
   struct `a hostile service` {
     /// With figures, for so many seconds, as in `GUARDIAN_HOSTILE=60`; else for two, and only the behaviour counts.
     static let long = number("GUARDIAN_HOSTILE")
-    static let processes = number("GUARDIAN_HOSTILE_PROCESSES") ?? (long == nil ? 60 : 400)
+    static let crowd = number("GUARDIAN_HOSTILE_PROCESSES") ?? (long == nil ? 60 : 400)
 
     static func bystander(_ number: Int) -> String {
       "command: [/bin/sleep, \"\(1_000_000 + number)\"]\nstartup-window: 50ms\nlog: none\n"
@@ -25,7 +25,7 @@ extension Programs {
       var services = ["hostile": """
         command: ["\(program)", \(mark), \(roles.joined(separator: ", "))]
         user: nobody
-        limits: {processes: \(Self.processes)}
+        limits: {processes: \(Self.crowd)}
         ready: notify
         start-timeout: 1h
         stop: {timeout: 500ms}
