@@ -13,7 +13,7 @@ extension Programs {
 
     static func bystander(_ number: Int) -> String {
       "command: [/bin/sleep, \"\(1_000_000 + number)\"]\nstartup-window: 50ms\nlog: none\n"
-        + "late: {budget: 100000, within: 1h}\n"
+        + "late: {budget: 10000, within: 1h}\n"
     }
 
     private func scene(_ roles: [String], log: String = "none") async throws -> (Scratch, Guardian, String) {
