@@ -38,8 +38,8 @@ final class RestartRound {
   }
 
   private func goOn() {
-    while inFlight.count < Self.atOnce, !waiting.isEmpty {
-      let name = waiting.removeFirst()
+    while inFlight.count < Self.atOnce, let place = nextPlace {
+      let name = waiting.remove(at: place)
       // It may have died, been stopped or been restarted meanwhile: then it has what it needs.
       guard let machine = shell.machine(named: name), !machine.pendingKeys.isEmpty else {
         finished(name, true, "has it already")
@@ -56,6 +56,17 @@ final class RestartRound {
       }
     }
     if inFlight.isEmpty, waiting.isEmpty { then(results.sorted { $0.name < $1.name }) }
+  }
+
+  /// Of the first whose requirements have had their turn: the restart of one of them takes it along, and then it has what
+  /// it needs. Nil: none for now.
+  private var nextPlace: Int? {
+    let ready = waiting.indices.prefix(64).first { place in
+      guard let spec = shell.machine(named: waiting[place])?.spec else { return true }
+      return (spec.requires + spec.after).allSatisfy { !inFlight.contains($0) && !waiting.contains($0) }
+    }
+    // A circle is refused when it is read; whatever else stands in the way must not keep the round from ending.
+    return ready ?? (inFlight.isEmpty && !waiting.isEmpty ? 0 : nil)
   }
 
   private func finished(_ name: ServiceName, _ done: Bool, _ text: String) {
