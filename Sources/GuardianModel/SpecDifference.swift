@@ -66,6 +66,7 @@ package struct SpecDifference: Hashable, Sendable {
     live("start-timeout") { $0.startTimeout },
     live("startup-window") { $0.startupWindow },
     atStart("watchdog") { $0.watchdog },
+    live("checks") { $0.checks },
     live("stop") { $0.stop },
     live("reload") { $0.reload },
     live("restart") { $0.restart },

@@ -414,11 +414,12 @@ final class Shell {
   // MARK: Evidence
 
   func reap() {
-    var strangers = false, known = false
+    var strangers = false, known = false, all = false
     failPoint("reap.before")
     // So many rounds and no more: a service that has its orphans die all the time would keep guardian here for ever.
     for _ in 0..<16 {
       let ended = ChildReaper.drain(limit: 256)
+      all = ended.count < 256
       if ended.isEmpty { break }
       // One look at the orphans serves the whole batch, and none is taken where control groups tell.
       var found: Orphans?
@@ -436,13 +437,15 @@ final class Shell {
           strangers = true
         }
       }
-      if ended.count < 256 { break }
+      if all { break }
     }
     failPoint("reap.after")
     // An orphan of some run's set, most likely.
     if strangers { runs.lookAtDraining() }
     host?.tick(.deaths)
-    if strangers, !known { strangersDied() }
+    // Of those who are left no signal tells again.
+    if !all { deathTimer?.arm(at: SystemClocks.monotonic().nanoseconds) }
+    if strangers, !known { strangersDied() } else { strangersInARow = 0 }
   }
 
   /// Nothing but orphans, again and again: the rest is heard first, and the next look at them waits a little. Whoever makes
@@ -457,6 +460,7 @@ final class Shell {
   private func hearOfDeathsAgain() {
     strangersInARow = 0
     deathSource?.resume()
+    reap()
   }
 
   /// Children of guardian that it did not start itself, as of now.
