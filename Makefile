@@ -2,6 +2,7 @@
 # make test     builds everything and runs all tests
 # make sanitize runs the tests of what has threads under the thread sanitizer
 # make bench    measures guardian beside a bare C loop, in the same run
+# make load     ten thousand services, a million restarts, a thousand crash loops
 # make format   formats the sources; make lint only looks
 # make install  [DESTDIR=] [PREFIX=/usr/local]
 
@@ -18,7 +19,7 @@ RELEASE = .build/release
 MANUAL  = $(wildcard man/*.[1-8])
 BENCH   = .build/bench
 
-.PHONY: all run test sanitize bench format lint lint-format lint-manual install dependencies programs
+.PHONY: all run test sanitize bench load format lint lint-format lint-manual install dependencies programs
 
 all: dependencies
 	$(BUILD) -c release
@@ -48,9 +49,15 @@ $(BENCH)/%: Tests/Benchmark/%.c
 	@mkdir -p $(BENCH)
 	$(CC) -std=gnu17 -O2 -Wall -Wextra -static -o $@ $<
 
-$(BENCH)/bench: Tests/Benchmark/bench.swift
+$(BENCH)/bench $(BENCH)/load: $(BENCH)/%: Tests/Benchmark/%.swift Tests/Benchmark/common.swift
 	@mkdir -p $(BENCH)
-	$(SWIFT)c -O -swift-version 6 -o $@ $<
+	$(SWIFT)c -O -swift-version 6 -parse-as-library -o $@ $^
+
+# LOADFLAGS: [many|restarts|loops] [--services N] [--restarts N]; all of it takes many minutes.
+load: dependencies $(BENCH)/child $(BENCH)/load
+	$(BUILD) -c release --product guardian
+	$(BUILD) -c release --product guardianctl
+	$(BENCH)/load $(RELEASE) $(BENCH) $(LOADFLAGS)
 
 format:
 	$(SWIFT) format --in-place --parallel --recursive Package.swift Sources Tests

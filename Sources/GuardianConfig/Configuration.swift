@@ -40,10 +40,9 @@ package enum Configuration {
     let read = decoder.host(root)
     let diagnostics = decoder.log.sorted()
     if decoder.log.blocked { return ParsedHost(host: nil, diagnostics: diagnostics) }
-    var host = HostSpec(defaults: ServiceDefaults(node: read.defaults, reported: Set(diagnostics)))
+    var host = read
+    host.defaults = ServiceDefaults(node: read.defaults.node, reported: Set(diagnostics))
     host.written = root
-    host.historyEvents = read.historyEvents ?? host.historyEvents
-    host.groups = read.groups ?? host.groups
     return ParsedHost(host: host, diagnostics: diagnostics)
   }
 
@@ -78,10 +77,13 @@ package struct HostSpec: Sendable {
   package var historyEvents = 100_000
   /// Whether control groups are used. In force from guardian's start on.
   package var groups = GroupsWish.automatic
+  /// Nil: `off`.
+  package var governor: GovernorSpec? = GovernorSpec()
+  /// Nil: `off`.
+  package var commonCause: CommonCauseSpec? = CommonCauseSpec()
   /// The file itself, for telling what has changed in it.
   var written: Node?
   package init() {}
-  init(defaults: ServiceDefaults) { self.defaults = defaults }
 
   /// The keys at the top of guardian.yaml that say something else than in `old`, in the order of the manual.
   package func changedKeys(from old: HostSpec) -> [String] {

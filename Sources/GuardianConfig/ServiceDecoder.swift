@@ -19,15 +19,6 @@ struct ServiceDecoder {
 
   // MARK: guardian.yaml
 
-  /// - Returns: The value of `defaults`, checked as a service would be.
-  mutating func host(_ root: Node) -> (defaults: Node?, historyEvents: Int?, groups: GroupsWish?) {
-    guard let top = fields(of: root, at: "", in: .host, called: "guardian.yaml") else { return (nil, nil, nil) }
-    let history = fields(of: top["history"], at: "history", in: .host, called: "'history'")
-    return (
-      hostDefaults(top), integer(history?["events"], "'history.events'", 100...10_000_000), groups(top["cgroup"])
-    )
-  }
-
   private mutating func groups(_ node: Node?) -> GroupsWish? {
     guard let node else { return nil }
     guard let text = text(node, "'cgroup'") else { return nil }
@@ -51,6 +42,48 @@ struct ServiceDecoder {
       }
       return .path(text)
     }
+  }
+
+  /// - Returns: What is written, `defaults` checked as a service would be; else what holds without it.
+  mutating func host(_ root: Node) -> HostSpec {
+    var host = HostSpec()
+    guard let top = fields(of: root, at: "", in: .host, called: "guardian.yaml") else { return host }
+    host.defaults = ServiceDefaults(node: hostDefaults(top), reported: [])
+    let history = fields(of: top["history"], at: "history", in: .host, called: "'history'")
+    host.historyEvents = integer(history?["events"], "'history.events'", 100...10_000_000) ?? host.historyEvents
+    host.groups = groups(top["cgroup"]) ?? host.groups
+    if let node = top["governor"] { host.governor = governor(node) }
+    if let node = top["common-cause"] { host.commonCause = commonCause(node) }
+    return host
+  }
+
+  private mutating func governor(_ node: Node) -> GovernorSpec? {
+    if isOff(node, "'governor'") { return nil }
+    var spec = GovernorSpec()
+    guard let fields = fields(of: node, at: "governor", in: .host, called: "'governor'") else { return nil }
+    spec.startsPerSecond =
+      integer(fields["starts-per-second"], "'starts-per-second'", 1...1_000_000) ?? spec.startsPerSecond
+    spec.concurrent = integer(fields["concurrent"], "'concurrent'", 1...100_000) ?? spec.concurrent
+    return spec
+  }
+
+  private mutating func commonCause(_ node: Node) -> CommonCauseSpec? {
+    if isOff(node, "'common-cause'") { return nil }
+    var spec = CommonCauseSpec()
+    guard let fields = fields(of: node, at: "common-cause", in: .host, called: "'common-cause'") else { return nil }
+    spec.services = integer(fields["services"], "'services'", 2...100_000) ?? spec.services
+    spec.within = duration(fields["within"], "'within'", atLeast: .milliseconds(1)) ?? spec.within
+    spec.freeze = duration(fields["freeze"], "'freeze'", atLeast: .seconds(1)) ?? spec.freeze
+    return spec
+  }
+
+  /// `off`, or a scalar that is none and a fault; a mapping is not.
+  private mutating func isOff(_ node: Node, _ name: String) -> Bool {
+    guard case .scalar(let text, _) = node.content else { return false }
+    if text != "off" {
+      wrong(node, name, "a mapping, or off", suggestion: ["no", "false"].contains(text) ? "off" : nil)
+    }
+    return true
   }
 
   private mutating func hostDefaults(_ fields: Fields) -> Node? {
@@ -461,12 +494,8 @@ struct ServiceDecoder {
   }
 
   private mutating func escalation(_ node: Node?, _ spec: inout ServiceSpec) {
-    if let node, case .scalar(let text, _) = node.content {
-      if text == "off" {
-        spec.escalation.enabled = false
-      } else {
-        wrong(node, "'escalation'", "a mapping, or off", suggestion: ["no", "false"].contains(text) ? "off" : nil)
-      }
+    if let node, isOff(node, "'escalation'") {
+      spec.escalation.enabled = false
       return
     }
     guard let fields = fields(of: node, at: "escalation", called: "'escalation'") else { return }

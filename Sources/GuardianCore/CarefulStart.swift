@@ -18,8 +18,10 @@ struct Care: Sendable {
       if let machine = machines[begunBelow], !machine.begun { return nil }
       begunBelow += 1
     }
-    // Whoever has had its turn and prepares for it has no ticket yet.
-    let busy = suspects.contains { machines[$0]?.record.openRun != nil || machines[$0]?.isPreparing ?? false }
+    // Whoever has had its turn and prepares for it, or waits for the governor, has no ticket yet.
+    let busy = suspects.contains {
+      machines[$0]?.record.openRun != nil || machines[$0]?.inLine != nil || machines[$0]?.isPreparing ?? false
+    }
     if busy { return nil }
     return suspects.first { machines[$0]?.waitsForItsTurn ?? false }
   }
@@ -29,7 +31,7 @@ extension ServiceMachine {
   var isSuspect: Bool { record.hostLosses >= Self.lossesForCare }
 
   var waitsForItsTurn: Bool {
-    if mayStart, obstacle == nil, case .waiting(.distantFuture, _, _) = phase { true } else { false }
+    if mayStart, inLine == nil, obstacle == nil, case .waiting(.distantFuture, _, _) = phase { true } else { false }
   }
 
   /// True where the start has been put off: every start of a suspect, until it has settled once. An operator's order
@@ -45,7 +47,7 @@ extension ServiceMachine {
 
   mutating func takeTurn(_ turn: inout Turn) {
     let before = phase.name
-    if mayStart, case .waiting(.distantFuture, _, let kind) = phase {
+    if waitsForItsTurn, case .waiting(_, _, let kind) = phase {
       careful = true
       start(kind, &turn)
     }

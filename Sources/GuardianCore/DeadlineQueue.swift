@@ -3,22 +3,26 @@
 package struct DeadlineQueue: Sendable {
   private var heap: [(due: Int64, service: Int)] = []
   /// By service; −1 where it has no deadline.
-  private var places: [Int] = []
+  private var places: [Int32] = []
 
   package init() {}
 
   /// The earliest deadline, nanoseconds on the queue's clock.
   package var first: (due: Int64, service: Int)? { heap.first }
+  package var count: Int { heap.count }
+  package var isEmpty: Bool { heap.isEmpty }
+  package func contains(_ service: Int) -> Bool { service < places.count && places[service] >= 0 }
 
   /// - Parameter due: Nil takes the service out.
   package mutating func set(_ due: Int64?, for service: Int) {
+    if due == nil, service >= places.count { return }
     while places.count <= service { places.append(-1) }
-    let place = places[service]
+    let place = Int(places[service])
     switch (place, due) {
     case (-1, nil): return
     case (-1, let due?):
       heap.append((due, service))
-      places[service] = heap.count - 1
+      places[service] = Int32(heap.count - 1)
       rise(heap.count - 1)
     case (_, let due?):
       let before = heap[place].due
@@ -40,8 +44,8 @@ package struct DeadlineQueue: Sendable {
   private mutating func swap(_ a: Int, _ b: Int) {
     guard a != b else { return }
     heap.swapAt(a, b)
-    places[heap[a].service] = a
-    places[heap[b].service] = b
+    places[heap[a].service] = Int32(a)
+    places[heap[b].service] = Int32(b)
   }
 
   // Equal deadlines are ordered by service, so that the order never depends on history.

@@ -10,6 +10,8 @@ package struct Fleet: Sendable {
     case answer(RequestID, Answer)
     /// After `shutDown`: the last service has stopped.
     case allStopped
+    /// Several services began to loop at once, and escalation is frozen; nil: that is over.
+    case commonCause(CommonCause?)
   }
 
   /// What an operator's request came to.
@@ -40,6 +42,9 @@ package struct Fleet: Sendable {
   private var dependencies = Dependencies()
   /// What has changed for others is being followed up.
   private var followsUp = false
+  private var governor = Governor()
+  private var lineIsMoving = false
+  private var causes = CommonCauseWatch()
 
   private enum Shutdown { case no, going, done }
 
@@ -85,7 +90,7 @@ package struct Fleet: Sendable {
   package mutating func add(_ spec: ServiceSpec, stored: StoredRecord?, now: Now) -> ServiceID {
     let id = add(spec, record: nil, now: now)
     guard let stored else { return id }
-    var turn = Turn(now: now, random: random)
+    var turn = newTurn(now)
     machines[id.index]?.restore(stored, &turn)
     if machines[id.index]?.isSuspect ?? false { care.suspects.append(id.index) }
     absorb(&turn, id.index)
@@ -175,6 +180,83 @@ package struct Fleet: Sendable {
     }
   }
 
+  // MARK: What holds for all of them
+
+  /// Nil: as many starts at once as there are. Takes effect at once.
+  package mutating func govern(_ spec: GovernorSpec?, now: Now) {
+    governor.set(spec, now: now.monotonic)
+    moveLine(now)
+  }
+  /// How many services wait for the governor.
+  package var inLine: Int { governor.waiting }
+
+  private mutating func newTurn(_ now: Now) -> Turn {
+    var turn = Turn(now: now, random: random)
+    turn.allowance = governor.allowance(now: now.monotonic)
+    turn.frozen = causes.isFrozen(now.boot)
+    return turn
+  }
+
+  /// Starts those in line whose turn it is.
+  private mutating func moveLine(_ now: Now) {
+    guard governor.waiting > 0, !lineIsMoving, shutdown == .no else { return }
+    lineIsMoving = true
+    defer { lineIsMoving = false }
+    var left = governor.waiting
+    while left > 0, let next = governor.next(now: now.monotonic) {
+      left -= 1
+      deadlinesPassed &+= 1
+      var turn = newTurn(now)
+      turn.allowance = .unlimited
+      machines[next]?.startFromLine(&turn)
+      absorb(&turn, next)
+    }
+  }
+
+  /// Nil: troubles of several services are never taken for one. Takes effect at once.
+  package mutating func watchCommonCauses(_ spec: CommonCauseSpec?, now: Now) {
+    let first = causes.current?.services.first
+    if causes.set(spec) { commonCauseEnded(first, now) }
+  }
+  /// While escalation is frozen.
+  package var commonCause: CommonCause? { causes.current }
+  /// What an earlier guardian has noticed, in the same boot of the machine.
+  package mutating func resume(_ cause: CommonCause, now: Now) { causes.resume(cause, now: now.boot) }
+
+  private mutating func noticeCommonCause(_ turn: Turn, _ index: Int) {
+    if turn.settled { causes.settled(index) }
+    guard turn.beganToLoop, let services = causes.beganToLoop(index, now: turn.now) else { return }
+    let cause = causes.begin(services.compactMap { machines[$0]?.spec.name }, now: turn.now)
+    let freeze = cause.until - turn.now.boot
+    output.append(.commonCause(cause))
+    if let name = machines[index]?.spec.name {
+      output.append(
+        .act(
+          ServiceID(index),
+          .record(Occurrence(service: name, at: turn.now.wall, kind: .commonCause(cause, freeze: freeze)))))
+    }
+    // One notice for one cause: whoever is told by the same program is told once.
+    var told: [[String]] = []
+    for service in services {
+      guard let machine = machines[service], let command = machine.spec.notices[.onCommonCause],
+        !told.contains(command)
+      else { continue }
+      told.append(command)
+      var turn = Turn(now: turn.now, random: random)
+      machine.notify(.onCommonCause, reason: cause.sentence, &turn)
+      random = turn.random
+      output += turn.actions.map { .act(ServiceID(service), $0) }
+    }
+  }
+
+  private mutating func commonCauseEnded(_ first: ServiceName?, _ now: Now) {
+    revision &+= 1
+    output.append(.commonCause(nil))
+    if let first, let id = id(named: first) {
+      output.append(.act(id, .record(Occurrence(service: first, at: now.wall, kind: .commonCauseEnded))))
+    }
+  }
+
   // MARK: Events, orders, time
 
   package mutating func handle(_ event: ServiceEvent, for id: ServiceID, now: Now) {
@@ -187,7 +269,7 @@ package struct Fleet: Sendable {
     if isLinked, dependencies.hasRequirements(id.index) {
       machines[id.index]?.sharesBlame = dependencies.sharesBlame(id.index, now: now.monotonic)
     }
-    var turn = Turn(now: now, random: random)
+    var turn = newTurn(now)
     machines[id.index]?.handle(event, &turn)
     absorb(&turn, id.index)
     switch event {
@@ -203,7 +285,7 @@ package struct Fleet: Sendable {
   /// An operator's order. With a `request`, exactly one answer follows, when the order has come to its outcome
   /// (`wait` false: when it has been accepted and is durable).
   package mutating func order(_ command: Command, for id: ServiceID, request: RequestID?, wait: Bool, now: Now) {
-    var turn = Turn(now: now, random: random)
+    var turn = newTurn(now)
     guard machines.indices.contains(id.index), let expectation = machines[id.index]?.order(command, &turn) else {
       if let request { output.append(.answer(request, .failed(reason: "no such service"))) }
       return
@@ -275,6 +357,10 @@ package struct Fleet: Sendable {
 
   /// Lets every due deadline happen.
   package mutating func passTime(now: Now) {
+    if let cause = causes.current, now.boot >= cause.until, causes.end() {
+      deadlinesPassed &+= 1
+      commonCauseEnded(cause.services.first, now)
+    }
     // Each service may have a few deadlines due at once; more than that in one turn would be a machine running in
     // circles, which must cost one service its pace and not the loop its life.
     var left = 4 * machines.count + 4
@@ -285,16 +371,21 @@ package struct Fleet: Sendable {
       } else if let (due, index) = bootDue.first, due <= now.boot.nanoseconds {
         handle(.deadline, for: ServiceID(index), now: now)
       } else {
-        return
+        break
       }
       deadlinesPassed &+= 1
     }
+    moveLine(now)
   }
 
   /// When `passTime` has something to do next, on either clock.
   package var nextDeadline: (monotonic: Instant?, boot: BootInstant?) {
-    (
-      monotonicDue.first.map { Instant(nanoseconds: $0.due) }, bootDue.first.map { BootInstant(nanoseconds: $0.due) }
+    func earlier<Time: Comparable>(_ a: Time?, _ b: Time?) -> Time? {
+      if let a, let b { min(a, b) } else { a ?? b }
+    }
+    return (
+      earlier(monotonicDue.first.map { Instant(nanoseconds: $0.due) }, shutdown == .no ? governor.nextDue : nil),
+      earlier(bootDue.first.map { BootInstant(nanoseconds: $0.due) }, causes.current?.until)
     )
   }
 
@@ -313,8 +404,12 @@ package struct Fleet: Sendable {
       if action == .forget { forgotten = true }
       output.append(.act(id, action))
     }
+    governor.noted(
+      forgotten ? .none : turn.standing, starts: turn.starts, of: index, now: turn.now.monotonic)
+    noticeCommonCause(turn, index)
     meet(turn.milestones, index)
     if forgotten {
+      causes.forget(index)
       if let name = machines[index]?.spec.name, numbers[name] == index { number(name, nil) }
       machines[index] = nil
       dependencies.forget(index)
@@ -332,6 +427,7 @@ package struct Fleet: Sendable {
     if followsUp { return }
     followUp(now: turn.now)
     goOnWithCare(now: turn.now)
+    moveLine(turn.now)
   }
 
   // MARK: Dependencies
@@ -381,9 +477,10 @@ package struct Fleet: Sendable {
     guard var machine = machines[index] else { return }
     machines[index] = nil
     machine.obstacle = dependencies.obstacle(of: index)
-    var turn = Turn(now: now, random: random)
+    var turn = newTurn(now)
     what(&machine, &turn)
     turn.due = machine.nextDeadline
+    turn.standing = machine.startStanding
     machines[index] = machine
     absorb(&turn, index)
   }
@@ -490,7 +587,7 @@ package struct Fleet: Sendable {
   /// The next suspect starts when it is its turn; see `Care`.
   private mutating func goOnWithCare(now: Now) {
     guard !care.suspects.isEmpty, shutdown == .no, let next = care.next(machines) else { return }
-    var turn = Turn(now: now, random: random)
+    var turn = newTurn(now)
     machines[next]?.takeTurn(&turn)
     absorb(&turn, next)
   }
@@ -587,6 +684,10 @@ package struct Fleet: Sendable {
   package func status(of id: ServiceID, now: Now, brief: Bool = false) -> ServiceStatus {
     guard machines.indices.contains(id.index) else { return ServiceStatus(name: "") }
     guard var status = machines[id.index]?.status(now, brief: brief) else { return ServiceStatus(name: "") }
+    if let cause = causes.current, now.boot < cause.until, causes.isLooping(id.index) {
+      status.notes.append(
+        "common cause: \(cause.sentence); no step up for another \((cause.until - now.boot).rounded.description)")
+    }
     guard dependencies.concerns(id.index), let machine = machines[id.index] else { return status }
     if machine.waitsForOthers {
       status.reason = waitingSentence(id.index)

@@ -63,7 +63,8 @@ private struct Forecast {
           pending.append(.hookEnded(hook.id, .succeeded))
         }
       }
-    case .waiting, .backingOff, .quarantined: break
+    case .waiting: if machine.inLine != nil { give { machine, turn in machine.startFromLine(&turn) } }
+    case .backingOff, .quarantined: break
     }
     // A plan is bounded by its lines; the second bound is for a machine that would make none.
     var turns = 0
@@ -168,9 +169,9 @@ private struct Forecast {
     case .waiting: action = "wait"
     case .observed: action = "observe"
     case .notCounted: (action, text) = ("death", "dies: " + text)
-    case .ready, .check, .settled, .ended, .waitingFor, .standingDown, .deescalated, .backingOff, .repairEnded,
-      .beforeStartEnded, .held, .reset,
-      .requested, .stopped, .stuck, .volatile, .resumed, .internalError:
+    case .ready, .check, .settled, .ended, .waitingFor, .standingDown, .deescalated, .backingOff,
+      .repairEnded, .beforeStartEnded, .held, .reset, .requested, .stopped, .stuck, .volatile, .resumed, .internalError, .commonCause,
+      .commonCauseEnded:
       return
     case .reloading, .reloaded, .reloadFailed, .leaving, .watchdogSet, .mainMoved:
       return

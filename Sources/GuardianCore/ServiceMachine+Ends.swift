@@ -346,14 +346,18 @@ extension ServiceMachine {
       reason = "restarted at once after \(end.description)"
       // At once, but never two steps ahead of what is written down: a later guardian would not know the second by its id.
       let atOnce = run.writtenBy <= confirmed
-      return start(
-        run.kind, atOnce: atOnce, id: run.successor, byOperator: run.byOperator, prepared: run.superseded,
-        isThere: run.superseded, &turn)
+      start(
+        run.kind, atOnce: atOnce, id: run.successor, byOperator: run.byOperator && !run.settled, late: true,
+        prepared: run.superseded, isThere: run.superseded, &turn)
+      if inLine != nil { reason = end.description }
+      return
     }
     died(early: end, run, &turn)
   }
 
   private mutating func strike(_ end: End, detail: String, _ turn: inout Turn) {
+    turn.beganToLoop = true
+    if turn.frozen { return endedInCommonCause(end.description, &turn) }
     record.strikes += 1
     let step = record.step
     let allowed = spec.strikesAllowed(on: step)
@@ -366,6 +370,13 @@ extension ServiceMachine {
     let hopeless = step == .restart && end.crashClass.survivesRestart && up.step < .quarantine
     guard record.strikes >= allowed || hopeless else { return backOff(then: .act, &turn) }
     escalate(from: step, to: up.step, skipped: up.skipped, end, &turn)
+  }
+
+  /// Several services are in trouble at once: it is not this one's, and no step would help it.
+  private mutating func endedInCommonCause(_ why: String, _ turn: inout Turn) {
+    note(.notCounted(why: "escalation is frozen by a common cause"), &turn)
+    reason = why + "; not counted, because several services began to loop at once"
+    backOff(then: .start, &turn)
   }
 
   private mutating func escalate(from: Step, to: Step, skipped: [Step], _ end: End, _ turn: inout Turn) {
@@ -409,7 +420,10 @@ extension ServiceMachine {
 
   private mutating func quarantineOrTrialFailed(_ run: Run, _ why: String, _ turn: inout Turn) {
     if triesWhatChanged(&turn) { return }
-    if run.kind == .trial { trialFailed(byOperator: run.byOperator, why, &turn) } else { quarantine(why, &turn) }
+    if run.kind == .trial { return trialFailed(byOperator: run.byOperator, why, &turn) }
+    turn.beganToLoop = true
+    if turn.frozen { return endedInCommonCause(why, &turn) }
+    quarantine(why, &turn)
   }
 
   /// Back to quarantine, with the delay doubled and no strikes; an operator's trial changes no delay.

@@ -9,7 +9,7 @@ extension ServiceMachine {
 
   /// It waits for others to start.
   package var waitsForOthers: Bool {
-    if case .waiting(.distantFuture, _, _) = phase { obstacle != nil } else { false }
+    if case .waiting(.distantFuture, _, _) = phase { obstacle != nil && inLine == nil } else { false }
   }
 
   package var standing: Standing {
@@ -35,7 +35,8 @@ extension ServiceMachine {
       standing.hopeless = !mayStart
     case .waiting:
       standing.hopeless = !mayStart || (waitsForOthers && obstacle?.hopeless ?? false)
-      standing.comingUp = waitsForOthers && !standing.hopeless
+      // Whoever waits for the governor is about to start.
+      standing.comingUp = (waitsForOthers || inLine != nil) && !standing.hopeless
     case .repairing:
       standing.hopeless = !mayStart
       standing.comingUp = isPreparing && mayStart
@@ -96,7 +97,7 @@ extension ServiceMachine {
     let before = phase.name
     switch phase {
     case .waiting(.distantFuture, _, let kind):
-      if obstacle == nil, mayStart, begun {
+      if obstacle == nil, inLine == nil, mayStart, begun {
         careful = startIsAnOrder
         start(kind, byOperator: startIsAnOrder, &turn)
       }

@@ -124,6 +124,7 @@ extension ServiceMachine {
 
   private mutating func orderRelease(by: String, _ turn: inout Turn) -> Expectation {
     guard record.quarantine != nil else { return .accepted(note: "not quarantined") }
+    careful = true
     return release(why: "by \(by)", &turn)
   }
 
@@ -185,7 +186,8 @@ extension ServiceMachine {
           phase = .repairing(repair)
         }
       }
-    case .stopped, .finished, .waiting, .running, .backingOff, .stopping, .quarantined: break
+    case .waiting: inLine?.byOperator = false
+    case .stopped, .finished, .running, .backingOff, .stopping, .quarantined: break
     }
     return .accepted(note: "")
   }

@@ -42,6 +42,8 @@ extension ServiceMachine {
     switch phase {
     case .stopped: .stopped
     case .finished: .finished
+    // Whoever comes next starts it as it starts all that is wanted.
+    case .waiting where inLine != nil: record.quarantine == nil ? .stopped : .quarantined
     case .waiting(let retryAt, let delay, let kind): .waiting(until: retryAt, delay: delay, kind: kind)
     case .starting(let run), .running(let run): .living(living(run))
     case .backingOff(let until, let next): .backingOff(until: until, acts: next == .act)
@@ -459,6 +461,7 @@ extension ServiceMachine {
       }
     case .running:
       take(process, &run, now)
+      if run.settled { turn.settled = true }
       run.watchdogAt = run.watchdog > .zero && spec.watchdog > .zero ? now + run.watchdog : nil
       phase = .running(run)
       reloadAdopted(readinessKnown: readinessKnown, &turn)

@@ -27,7 +27,8 @@ extension ServiceMachine {
       // In quarantine whatever starts is a trial, also one that has to begin anew.
       start(record.quarantine == nil ? .ordinary : .trial, byOperator: byOperator, &turn)
     case .act:
-      if observing { return start(.ordinary, &turn) }
+      // While several services are in trouble at once, no repair of one of them is the cure.
+      if observing || (turn.frozen && !byOperator) { return start(.ordinary, &turn) }
       switch record.step {
       case .restart, .quarantine: start(.ordinary, &turn)
       case .repair: beginRepair(byOperator: byOperator, &turn)
@@ -50,14 +51,18 @@ extension ServiceMachine {
   /// - Parameter prepared: `before-start` has been run, or the start has come about already.
   /// - Parameter isThere: The start has come about already: nothing can hold it up.
   mutating func start(
-    _ wish: RunKind, atOnce: Bool = false, id: RunID? = nil, byOperator: Bool = false, prepared: Bool = false,
-    isThere: Bool = false,
+    _ wish: RunKind, atOnce: Bool = false, id: RunID? = nil, byOperator: Bool = false, late: Bool = false,
+    prepared: Bool = false, isThere: Bool = false,
     _ turn: inout Turn
   ) {
     if case .starting = phase { return invariantBroken("a start while starting", &turn) }
     if phase.run != nil { return invariantBroken("a start while a run lives", &turn) }
+    inLine = nil
     if !isThere, mustWaitForOthers(wish, atOnce: atOnce, byOperator: byOperator, &turn) { return }
-    if !prepared, mustWaitForItsTurn(wish, byOperator: byOperator) { return }
+    if !prepared {
+      if mustWaitForItsTurn(wish, byOperator: byOperator) { return }
+      if mustStandInLine(wish, late: late, byOperator: byOperator, &turn) { return }
+    }
     // On a fresh ladder there is nothing to be tried: what was to be a trial is a start like any.
     var kind = adoptProcess(&turn) ? .ordinary : wish
     if !prepared, !spec.process.beforeStart.isEmpty { return prepare(kind, byOperator: byOperator, &turn) }
@@ -297,6 +302,7 @@ extension ServiceMachine {
     run.settlesAt = nil
     run.lookAgainAt = nil
     run.settled = true
+    turn.settled = true
     record.openRun = nil
     record.hostLosses = 0
     record.repairRounds = 0

@@ -74,6 +74,8 @@ extension ServiceMachine {
     status.lastEnd = record.lastEnd.map(Self.lastEnd)
     status.reason = reason.isEmpty && isPreparing ? "before-start is running" : reason
     if let reload, reason.isEmpty { status.reason = reload.ordered ? "reloading" : "reloading by itself" }
+    let line = lineReason
+    if !line.isEmpty { status.reason = line + (reason.isEmpty ? "" : "; " + reason) }
     status.kind = spec.kind
     status.observe = observing
     let pending = pendingKeys

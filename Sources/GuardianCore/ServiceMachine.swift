@@ -98,6 +98,8 @@ package struct ServiceMachine: Hashable, Sendable {
   var lastJudgement: Shared<Judgement>?
   /// This is the suspect's turn in a careful start, or an operator's order overrides it; for one start.
   var careful = false
+  /// Waits for the governor.
+  var inLine: InLine?
   /// How the hook went that ended in this turn, and whether what ends in this turn was seen by nobody.
   var hookOutcome: HookResult?
   var endsUnseen = false
@@ -291,6 +293,14 @@ package struct Turn {
   /// When the machine is to be called again. Every turn ends by saying so: looked up later, it would cost a copy of the
   /// whole machine.
   package internal(set) var due: (monotonic: Instant?, boot: BootInstant?) = (nil, nil)
+  /// What the governor allows, how many starts were decided, and what the machine is to the governor afterwards.
+  var allowance = Governor.Allowance.unlimited
+  var starts = 0
+  var standing = StartStanding.none
+  /// A common cause is going on: nothing is a strike, and nothing moves up.
+  var frozen = false
+  /// It has settled, or was found settled; it has had what would be a strike.
+  var settled = false, beganToLoop = false
   package init(now: Now, random: Randomness) {
     self.now = now
     self.random = random
@@ -348,6 +358,7 @@ extension ServiceMachine {
       // Nothing of it is kept, so nothing is saved.
       watchdogPinged(run, &turn)
       turn.due = nextDeadline
+      turn.standing = startStanding
       return
     case .watchdogTriggered(let run):
       switch phase {
@@ -384,6 +395,7 @@ extension ServiceMachine {
     careful = false
     letGoOfReload(&turn)
     tendChecks(&turn)
+    if phase.name != .waiting { inLine = nil }
     let situation = situation
     if situation != record.situation || reason != record.reason {
       keepBook(from: record.situation, to: situation, &turn)
@@ -405,6 +417,7 @@ extension ServiceMachine {
       turn.actions.append(.watch(watch))
     }
     turn.due = nextDeadline
+    turn.standing = startStanding
   }
 
   /// Makes the record durable; many changes within a turn are one save.

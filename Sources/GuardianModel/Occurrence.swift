@@ -49,6 +49,9 @@ package struct Occurrence: Hashable, Sendable {
     case stuck(pids: Int, since: Duration)
     case volatile
     case resumed(slept: Duration)
+    /// Told of the service with which it was noticed.
+    case commonCause(CommonCause, freeze: Duration)
+    case commonCauseEnded
     case internalError(String)
     /// `ordered`: asked for; else it does so by itself.
     case reloading(run: RunID, ordered: Bool)
@@ -100,6 +103,8 @@ package struct Occurrence: Hashable, Sendable {
     case .stuck: "stuck"
     case .volatile: "volatile"
     case .resumed: "resumed"
+    case .commonCause: "common-cause"
+    case .commonCauseEnded: "common-cause-ended"
     case .internalError: "internal-error"
     case .reloading: "reloading"
     case .reloaded: "reloaded"
@@ -205,6 +210,9 @@ extension Occurrence {
     case .leaving: return "says that it is stopping"
     case .watchdogSet(_, let interval): return "will show life every \(interval.description)"
     case .mainMoved(_, let pid): return "its main process is pid \(pid) now"
+    case .commonCause(let cause, let freeze):
+      return "common cause: \(cause.sentence); escalation is frozen for \(freeze.description)"
+    case .commonCauseEnded: return "the common cause is over: escalation goes on"
     case .internalError(let text): return "internal error: \(text); this service is held, please report it"
     }
   }

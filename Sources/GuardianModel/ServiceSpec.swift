@@ -167,7 +167,7 @@ package enum LogTarget: String, Hashable, Sendable, CaseIterable {
 }
 package enum NoticeKind: String, Hashable, Sendable, CaseIterable {
   case onCrash = "on-crash", onEscalation = "on-escalation", onRecovery = "on-recovery"
-  case onQuarantine = "on-quarantine"
+  case onQuarantine = "on-quarantine", onCommonCause = "on-common-cause"
 }
 
 /// How a service is told to read its own configuration again.

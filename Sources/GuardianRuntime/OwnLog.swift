@@ -96,14 +96,15 @@ extension Occurrence.Kind {
       run
     case .strike, .lateDeath, .escalated, .deescalated, .backingOff, .quarantined, .trialFailed, .pluginsOff,
       .pluginsOn, .pluginRetryFailed, .released, .held, .holdEnded, .reset, .requested, .stopped, .finished, .waiting,
-      .waitingFor, .standingDown, .notCounted, .observed, .stuck, .volatile, .resumed, .internalError:
+      .waitingFor, .standingDown, .notCounted, .observed, .stuck, .volatile, .resumed, .commonCause,
+      .commonCauseEnded, .internalError:
       nil
     }
   }
 
   fileprivate var priority: OwnLog.Priority {
     switch self {
-    case .quarantined, .internalError, .stuck: .error
+    case .quarantined, .internalError, .stuck, .commonCause: .error
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
     case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .waiting, .observed, .volatile,
       .reloadFailed, .notCounted:
@@ -111,7 +112,7 @@ extension Occurrence.Kind {
     case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning
     case .check(_, _, let passing, _): passing ? .notice : .warning
     case .repairStarted, .repairEnded, .released, .held, .holdEnded, .reset, .requested, .pluginsOn, .deescalated,
-      .resumed, .settled, .standingDown, .waitingFor:
+      .resumed, .settled, .standingDown, .waitingFor, .commonCauseEnded:
       .notice
     case .started, .ready, .backingOff, .stopped, .finished, .beforeStart: .info
     case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: .info
@@ -121,7 +122,7 @@ extension Occurrence.Kind {
   /// The colour of the sentence on a terminal.
   fileprivate var tint: String {
     switch self {
-    case .quarantined, .internalError, .stuck: "\u{1B}[31m"
+    case .quarantined, .internalError, .stuck, .commonCause: "\u{1B}[31m"
     case .settled(_, let degraded): degraded ? "\u{1B}[35m" : "\u{1B}[32m"
     case .check(_, _, let passing, _): passing ? "" : "\u{1B}[33m"
     case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed: "\u{1B}[35m"
@@ -129,7 +130,7 @@ extension Occurrence.Kind {
     case .beforeStartEnded(_, let result): result == .succeeded ? "" : "\u{1B}[33m"
     case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: ""
     case .started, .ready, .beforeStart, .deescalated, .backingOff, .pluginsOn, .released, .held, .holdEnded, .reset,
-      .requested, .stopped, .finished, .resumed, .waitingFor, .standingDown:
+      .requested, .stopped, .finished, .resumed, .waitingFor, .standingDown, .commonCauseEnded:
       ""
     }
   }

@@ -37,6 +37,8 @@ final class Shell {
   /// What the store remembers of services that have not been added yet.
   private var stored: [ServiceName: StoredRecord]
   private var openRuns: [RunEntry]
+  /// What the guardian before this one had noticed, until it has been told to the fleet.
+  private var commonCauseBefore: CommonCause?
   /// The guardian before this one ran in this boot of the machine.
   private let sameBoot: Bool
   /// Lines of the book of runs whose record has not come yet: both are written in one transaction.
@@ -157,6 +159,7 @@ final class Shell {
     stored = remembered.services
     openRuns = remembered.openRuns
     sameBoot = remembered.bootID == BootID.current()
+    if sameBoot { commonCauseBefore = remembered.meta[Self.commonCauseKey].flatMap(CommonCause.init(text:)) }
     loop = try EventLoop()
     worker = try Worker(loop: loop)
     spawner = try Spawner()
@@ -282,6 +285,7 @@ final class Shell {
     var entries: [RunEntry] = []
     var forgotten: [ServiceName] = []
     var records: [Occurrence] = []
+    var meta: [String: String?] = [:]
     while done < outputs.count {
       let output = outputs[done]
       done += 1
@@ -303,6 +307,7 @@ final class Shell {
       case .answer(let request, let answer):
         failPoint("answer.before")
         control.answer(request, answer)
+      case .commonCause(let cause): noticeCommonCause(cause, &meta)
       case .allStopped:
         allStopped = true
         checks.endAll()
@@ -316,10 +321,10 @@ final class Shell {
       outputs.removeAll(keepingCapacity: done <= Self.queueKept)
       done = 0
     }
-    if !saves.isEmpty || !entries.isEmpty || !records.isEmpty || !forgotten.isEmpty {
+    if !saves.isEmpty || !entries.isEmpty || !records.isEmpty || !forgotten.isEmpty || !meta.isEmpty {
       failPoint("save.before")
       store.submit(
-        saves: saves, entries: entries, events: records, meta: [:], forgotten: forgotten, now: SystemClocks.now())
+        saves: saves, entries: entries, events: records, meta: meta, forgotten: forgotten, now: SystemClocks.now())
       failPoint("save.submitted")
     }
     for occurrence in records { log.record(occurrence) }
@@ -549,6 +554,8 @@ final class Shell {
   ) -> (told: ReloadChange, new: [ServiceSpec], gone: [ServiceID]) {
     let inForce = fleet.ids.compactMap { names[$0] }
     let change = definitions.apply(loaded, inForce: inForce, notifyDirectory: directories.notifyDirectory)
+    fleet.govern(definitions.host.governor, now: now)
+    fleet.watchCommonCauses(definitions.host.commonCause, now: now)
     var told = ReloadChange()
     var new: [ServiceSpec] = []
     for spec in change.defined {
@@ -591,6 +598,8 @@ final class Shell {
     for diagnostic in definitions.diagnostics {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
     }
+    if let cause = commonCauseBefore { fleet.resume(cause, now: now) }
+    commonCauseBefore = nil
     for changed in told.changed {
       if let spec = ServiceName(changed.name).flatMap({ fleet.id(named: $0) }).flatMap({ fleet.latestSpec(of: $0) }) {
         groups?.apply(spec)
@@ -762,6 +771,17 @@ final class Shell {
     if !asked { log.note(.info, "the service manager is not asked about guardian's unit: the worker is busy") }
   }
 
+  // MARK: A common cause
+
+  private static let commonCauseKey = "common-cause"
+
+  /// The fleet records it as an event; here it is kept for the next guardian, and shown.
+  private func noticeCommonCause(_ cause: CommonCause?, _ meta: inout [String: String?]) {
+    meta.updateValue(cause?.text, forKey: Self.commonCauseKey)
+    lineRevision = nil
+    tellStatus()
+  }
+
   // MARK: Guardian's own faults
 
   private static let faultsTolerated = 3
@@ -894,7 +914,10 @@ final class Shell {
   }
 
   /// What STATUS= reads: there is no room for a line of its own about the state.
-  private var statusLine: String { summaryLine + (storeState == .durable ? "" : "; state: volatile") }
+  private var statusLine: String {
+    summaryLine + (fleet.commonCause == nil ? "" : "; common cause: escalation is frozen")
+      + (storeState == .durable ? "" : "; state: volatile")
+  }
 
   /// Made anew only when something has changed: people ask more often than that.
   private var summaryLine: String {
@@ -930,6 +953,11 @@ final class Shell {
       answer.warnings.append("the configuration directory cannot be used: no service was added, changed or removed")
     } else if definitions.hostIsStale {
       answer.warnings.append("guardian.yaml is not valid: its last good copy, or the defaults, are in force")
+    }
+    if let cause = fleet.commonCause {
+      let left = max(.zero, cause.until - SystemClocks.now().boot)
+      answer.warnings.append(
+        "common cause: \(cause.sentence); escalation is frozen for another \(Duration.seconds(left.components.seconds).description)")
     }
     if log.dropped > 0 { answer.warnings.append("\(log.dropped) log records were lost") }
     if hooks.droppedNotices > 0 { answer.warnings.append("\(hooks.droppedNotices) notices were dropped") }

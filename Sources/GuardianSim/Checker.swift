@@ -25,6 +25,14 @@ struct Checker {
   /// How much longer than written a window may seem, because guardian stalled.
   private var lastStall: (until: Nanoseconds, length: Nanoseconds) = (0, 0)
   private(set) var alive = 0
+
+  var governor: GovernorSpec?
+  /// When the bucket of tokens will be full again.
+  private var fullAt: Nanoseconds = .min
+  var cause: CommonCauseSpec?
+  private var frozenUntil: Nanoseconds?
+  private var began: [(at: Nanoseconds, service: Int)] = []
+  private var causeIsDue = false
   private(set) var stopped = false
 
   struct PendingRequest {
@@ -82,6 +90,9 @@ struct Checker {
     var movedSeen: (from: Step, to: Step, skipped: [Step])?
     var quarantinedSeen = false
     var trialFailedSeen = false
+    var notCountedSeen = false
+    /// The run has said that it goes by itself.
+    var leaving = false
     var spawnSeen = false
     var releasedAt: Nanoseconds?
     /// Something entitles the machine to quarantine without the last strike.
@@ -103,6 +114,10 @@ struct Checker {
     var checks: [CheckModel] = []
     /// When it was signalled, a check had a say and had failed.
     var signalledForCheck = false
+    /// A start is under way since then: decided, and neither ready nor over.
+    var underWaySince: Nanoseconds?
+    /// Settled once; had what would be a strike since then.
+    var everSettled = false, looping = false
 
     // Liveness.
     var badSince: Nanoseconds? = 0
@@ -160,9 +175,11 @@ struct Checker {
     case .spawned(let run, _, _, _):
       guard models[index].run == run, !models[index].executed else { return }
       models[index].executed = true
+      if models[index].spec.ready == .none { models[index].underWaySince = nil }
       if models[index].spec.ready == .none { models[index].windowFrom = now }
     case .spawnFailed(let run, let failure):
       guard models[index].run == run, models[index].mainAlive else { return }
+      models[index].underWaySince = nil
       models[index].mainAlive = false
       models[index].setAlive = false
       alive -= 1
@@ -188,8 +205,10 @@ struct Checker {
     case .ready(let run):
       guard models[index].run == run, models[index].mainAlive, models[index].windowFrom == nil else { return }
       models[index].windowFrom = now
+      models[index].underWaySince = nil
     case .ended(let run, let death):
       guard models[index].run == run, models[index].mainAlive else { return }
+      models[index].underWaySince = nil
       models[index].mainAlive = false
       models[index].deathAt = now
       models[index].death = death
@@ -323,6 +342,8 @@ struct Checker {
     func decide() -> Verdict {
       if models[index].stopIntended || shuttingDown { return .nothing }
       if models[index].heldUntil != nil { return .anything }
+      // What goes by itself and has to be helped goes clean or not; either reading is accepted.
+      if models[index].leaving, models[index].signalled { return .anything }
       if models[index].wanted != .up { return .anything }
       if death.traced { return .nothing }
       // A trial that somebody killed is no observation, and is repeated whatever `restart` says.
@@ -451,6 +472,7 @@ struct Checker {
     case .spawn(let request): try spawns(request, index, now: now, boot: boot)
     case .signal(let run, _), .signalSet(let run, _):
       if models[index].run == run, models[index].mainAlive, !models[index].signalled {
+        models[index].underWaySince = nil
         models[index].signalled = true
         models[index].signalledAt = now
         models[index].signalledForCheck = models[index].checks.contains {
@@ -502,6 +524,14 @@ struct Checker {
     case .save(let record, let ticket):
       try check(ticket > models[index].lastTicket, index, now, "ticket \(ticket.number) does not rise")
       models[index].lastTicket = ticket
+      let before = models[index].lastRecord
+      if let preparation = Self.preparation(record) {
+        if preparation != before.flatMap(Self.preparation) { try decided(index, now: now) }
+      } else if let run = record.openRun, run != before?.openRun, run != models[index].run {
+        if before.flatMap(Self.preparation) == nil { try decided(index, now: now) }
+      } else if record.openRun == nil, !models[index].mainAlive {
+        models[index].underWaySince = nil
+      }
       models[index].lastRecord = record
       if models[index].open.count >= 8 { models[index].open.removeFirst() }
       models[index].open.append((ticket, record.openRun, now, false))
@@ -510,7 +540,76 @@ struct Checker {
       try check(!models[index].setAlive && models[index].hook == nil, index, now, "forgotten while something lives")
       models[index].gone = true
       models[index].badSince = nil
+      began.removeAll { $0.service == index }
     }
+  }
+
+  // MARK: - The governor
+
+  /// What runs before a start is part of it.
+  private static func preparation(_ record: ServiceRecord) -> RunID? {
+    if case .repairing(let round) = record.situation, round.beforeStart != nil { round.hook?.id } else { nil }
+  }
+
+  /// A start, as the record announces it.
+  private mutating func decided(_ index: Int, now: Nanoseconds) throws(Violation) {
+    guard let governor else { return }
+    let interval = second / Nanoseconds(governor.startsPerSecond)
+    fullAt = max(fullAt, now) + interval
+    try check(
+      fullAt <= now + interval * Nanoseconds(governor.startsPerSecond), index, now,
+      "more starts than \(governor.startsPerSecond) a second")
+    models[index].underWaySince = now
+    let count = underWay(now)
+    try check(count <= governor.concurrent, index, now, "\(count) starts under way at once")
+  }
+
+  private func underWay(_ now: Nanoseconds) -> Int {
+    models.count { $0.underWaySince.map { now < $0 + 10 * second } ?? false }
+  }
+
+  /// Not everybody may start now; or perhaps not: a start called off in the same turn has cost a token.
+  private func isSaturated(_ now: Nanoseconds) -> Bool {
+    guard let governor else { return false }
+    let interval = second / Nanoseconds(governor.startsPerSecond)
+    return fullAt + 2 * interval > now + interval * Nanoseconds(governor.startsPerSecond)
+      || underWay(now) + 1 >= governor.concurrent - governor.concurrent / 8
+  }
+
+  /// The longest that anybody may stand in line.
+  private var longestWait: Nanoseconds {
+    guard let governor else { return 0 }
+    return 10 * second * Nanoseconds(models.count / governor.concurrent + 1)
+      + 2 * second * Nanoseconds(models.count) / Nanoseconds(governor.startsPerSecond)
+  }
+
+  // MARK: - Common causes
+
+  private func isFrozen(_ boot: Nanoseconds) -> Bool { frozenUntil.map { boot < $0 } ?? false }
+
+  private mutating func beganToLoop(_ index: Int, now: Nanoseconds, boot: Nanoseconds) {
+    guard models[index].everSettled, !models[index].looping else { return }
+    models[index].looping = true
+    guard let cause, !isFrozen(boot) else { return }
+    began.removeAll { now - $0.at > cause.within.nanoseconds }
+    began.append((now, index))
+    if began.count >= cause.services, began.count * 4 >= settledOnes { causeIsDue = true }
+  }
+
+  private var settledOnes: Int { models.count { $0.everSettled && !$0.gone } }
+
+  mutating func commonCause(_ found: CommonCause?, now: Nanoseconds, boot: Nanoseconds) throws(Violation) {
+    guard let found else {
+      try check(!isFrozen(boot), -1, now, "the freeze ended too soon")
+      frozenUntil = nil
+      return
+    }
+    try check(cause != nil && !isFrozen(boot), -1, now, "a common cause where none can be")
+    try check(causeIsDue, -1, now, "a common cause of \(found.services.count) services of \(found.settled)")
+    causeIsDue = false
+    began = []
+    frozenUntil = boot + (cause?.freeze.nanoseconds ?? 0)
+    try check(found.until.nanoseconds == frozenUntil, -1, now, "a freeze of the wrong length")
   }
 
   private func check(_ holds: Bool, _ index: Int, _ now: Nanoseconds, _ rule: @autoclosure () -> String)
@@ -534,7 +633,7 @@ struct Checker {
       try check(now >= notBefore, index, now, "acts \(notBefore - now) ns before its delay is over")
       // What is recorded first may take the two seconds after which it counts as volatile; guardian itself may stall.
       try check(
-        now - notBefore <= 2 * second + 100 * millisecond || lastStall.until + 3 * second >= notBefore, index, now,
+        now - notBefore <= 2 * second + 100 * millisecond + longestWait || lastStall.until + 3 * second >= notBefore, index, now,
         "acts \(now - notBefore) ns after its delay was over")
       models[index].notBefore = nil
     }
@@ -603,6 +702,8 @@ struct Checker {
       try check(request.disabledPlugins.isEmpty, index, now, "a retry without plugins")
     }
 
+    // A restart at once is written down alongside, and so comes before its record.
+    if models[index].lastRecord?.openRun != request.run { try decided(index, now: now) }
     models[index].run = request.run
     models[index].kind = request.kind
     models[index].mainAlive = true
@@ -617,6 +718,7 @@ struct Checker {
     models[index].signalledAt = nil
     models[index].signalledForCheck = false
     models[index].checks = models[index].spec.checks.map { CheckModel(spec: $0) }
+    models[index].leaving = false
     models[index].stopIntended = false
     models[index].spawnSeen = true
     models[index].trialByOperator = models[index].permit
@@ -647,6 +749,9 @@ struct Checker {
       try check(
         models[index].checks.allSatisfy(\.isGoodEnough), index, now, "settled with a check that is not passing")
       models[index].settled = true
+      models[index].everSettled = true
+      if models[index].looping { began.removeAll { $0.service == index } }
+      models[index].looping = false
       models[index].settledAt = now
       models[index].badSince = nil
       forget(index, now: now)
@@ -671,10 +776,13 @@ struct Checker {
       }
     case .strike(let step, let count, let allowed):
       try check(models[index].strikeSeen == nil, index, now, "two strikes in one turn")
+      try check(!isFrozen(boot), index, now, "a strike during a common cause")
+      beganToLoop(index, now: now, boot: boot)
       models[index].strikeSeen = (step, count, allowed)
     case .lateDeath(let count, _): models[index].lateSeen = count
     case .escalated(let from, let to, let skipped):
       try check(models[index].movedSeen == nil, index, now, "two steps in one turn")
+      try check(!isFrozen(boot), index, now, "a step up during a common cause")
       models[index].movedSeen = (from, to, skipped)
       if models[index].verdict == nil { deaths.append(index) }
     case .deescalated(let from, let to):
@@ -700,6 +808,8 @@ struct Checker {
     case .quarantined(let reason, let trialIn):
       try check(!reason.isEmpty, index, now, "quarantined without a reason")
       try check(models[index].spec.mode == .enforce, index, now, "quarantined in observe mode")
+      try check(!isFrozen(boot), index, now, "quarantined during a common cause")
+      beganToLoop(index, now: now, boot: boot)
       models[index].quarantinedSeen = true
       models[index].trialNotBefore = trialIn.map { boot + $0.nanoseconds }
       models[index].trialDelay = trialIn
@@ -754,18 +864,27 @@ struct Checker {
       try check(!models[index].mainAlive, index, now, "stopped or finished while alive")
       models[index].badSince = nil
       if case .finished = kind { models[index].finished = true }
-    case .leaving, .watchdogSet, .mainMoved: break
+    case .leaving: models[index].leaving = true
+    case .watchdogSet, .mainMoved: break
     case .ready(let run):
       guard models[index].run == run, models[index].spec.ready == .check else { break }
       try check(
         models[index].checks.allSatisfy(\.isGoodEnough), index, now, "ready with a check that is not passing")
       models[index].windowFrom = now
+      models[index].underWaySince = nil
     case .reset, .started, .check, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
       .pluginsOff, .pluginsOn, .pluginRetryFailed, .held, .requested, .waiting, .waitingFor, .standingDown,
-      .notCounted, .observed, .stuck, .volatile, .resumed:
+      .stuck, .volatile, .resumed, .commonCause, .commonCauseEnded:
       break
     case .reloading(let run, let ordered): try reloadBegan(run, ordered: ordered, index, now: now)
     case .reloaded(let run), .reloadFailed(let run, _): try reloadEnded(run, index, now: now)
+    case .observed(let would): if would == .quarantine { beganToLoop(index, now: now, boot: boot) }
+    case .notCounted(let why):
+      // Or a death that is put down to what it requires.
+      guard why.hasSuffix("a common cause") else { break }
+      try check(isFrozen(boot), index, now, "not counted, and there is no common cause")
+      models[index].notCountedSeen = true
+      beganToLoop(index, now: now, boot: boot)
     }
   }
 
@@ -847,7 +966,9 @@ struct Checker {
 
   // MARK: - The turn is over
 
-  mutating func turnEnded(now: Nanoseconds) throws(Violation) {
+  mutating func turnEnded(now: Nanoseconds, inLine: Int) throws(Violation) {
+    try check(!causeIsDue, -1, now, "several services began to loop at once, and nobody noticed")
+    try check(inLine == 0 || isSaturated(now), -1, now, "\(inLine) wait for the governor, and there is room")
     while let index = verdicts.popLast() {
       try check(
         models[index].signalled || models[index].heldUntil != nil || !models[index].mainAlive, index, now,
@@ -860,6 +981,8 @@ struct Checker {
   private mutating func settleAccounts(_ index: Int, now: Nanoseconds) throws(Violation) {
     let strike = models[index].strikeSeen, late = models[index].lateSeen, move = models[index].movedSeen
     let quarantined = models[index].quarantinedSeen
+    let notCounted = models[index].notCountedSeen
+    models[index].notCountedSeen = false
     let verdict = models[index].verdict ?? .anything
     models[index].strikeSeen = nil
     models[index].lateSeen = nil
@@ -872,7 +995,9 @@ struct Checker {
     if case .late = verdict, models[index].heldUntil == nil, !models[index].mayBeFresh,
       models[index].spec.process.beforeStart.isEmpty
     {
-      try check(models[index].spawnSeen, index, now, "a late death within the budget, and no restart at once")
+      try check(
+        models[index].spawnSeen || isSaturated(now), index, now,
+        "a late death within the budget, and no restart at once")
     }
     models[index].verdict = nil
     models[index].spawnSeen = false
@@ -894,11 +1019,11 @@ struct Checker {
     case .strike:
       // What died had been changed meanwhile, so that nothing is held against the new one.
       try check(
-        strike != nil || released, index, now, "a death before settled, or beyond the budget, and no strike")
+        strike != nil || released || notCounted, index, now, "a death before settled, or beyond the budget, and no strike")
     case .late:
       try check(late != nil && strike == nil, index, now, "a late death within the budget, recorded otherwise")
     case .nothing: try check(strike == nil && late == nil, index, now, "a death that must not count was counted")
-    case .either: try check(strike != nil || late != nil || released, index, now, "a late death was not counted at all")
+    case .either: try check(strike != nil || late != nil || released || notCounted, index, now, "a late death was not counted at all")
     case .anything: break
     }
     let step = models[index].step
@@ -989,7 +1114,9 @@ struct Checker {
       delays += Nanoseconds(delay * (1 + spec.backoff.jitter))
       delay = min(delay * spec.backoff.factor, Double(spec.backoff.max.nanoseconds))
     }
-    return Int64(strikes) * oneTry + hooks + delays + 2 * minute
+    // Once it has begun to loop it does not do so again, and so it can be in few freezes.
+    let frozen = cause.map { 3 * ($0.freeze.nanoseconds + spec.backoff.max.nanoseconds) } ?? 0
+    return Int64(strikes) * (oneTry + longestWait) + hooks + delays + frozen + 2 * minute
   }
 
   /// Services that have been unsettled for longer than their bound. Those that restart for ever by order are left out.

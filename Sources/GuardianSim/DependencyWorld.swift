@@ -422,6 +422,7 @@ package struct DependencyWorld {
         switch item {
         case .act(let id, let action): if let service = serviceOf[id] { try perform(action, service, id) }
         case .answer: break
+        case .commonCause: break
         case .allStopped: allStopped = true
         }
       }

@@ -27,6 +27,10 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case unpreparedStart = "unprepared-start"
   /// Now and then a reload goes on for ever, for all that anybody is told.
   case endlessReload = "endless-reload"
+  /// The governor lets twice as many start as it may.
+  case doubleRate = "double-rate"
+  /// A common cause is reported, and escalation goes on.
+  case thawed
 }
 
 /// The fleet under test, with or without a planted bug. Without one it adds nothing.
@@ -36,10 +40,22 @@ struct Subject {
   private var count = 0
   private var lastSpawn: [ServiceID: StartRequest] = [:]
   private var preparing: Set<RunID> = []
+  private var cause: CommonCauseSpec?
 
   init(fleet: Fleet, bug: PlantedBug?) {
     self.fleet = fleet
     self.bug = bug
+  }
+
+  mutating func govern(_ governor: GovernorSpec?, _ cause: CommonCauseSpec?, now: Now) {
+    var governor = governor
+    if bug == .doubleRate {
+      governor?.startsPerSecond *= 2
+      governor?.concurrent *= 2
+    }
+    self.cause = cause
+    fleet.govern(governor, now: now)
+    fleet.watchCommonCauses(cause, now: now)
   }
 
   /// True once in `n` opportunities.
@@ -111,6 +127,10 @@ struct Subject {
         case .reloaded, .reloadFailed: if once(in: 10) { continue }
         default: break
         }
+      case (.thawed, .commonCause(nil)): continue
+      case (.thawed, .commonCause):
+        fleet.watchCommonCauses(nil, now: now)
+        fleet.watchCommonCauses(cause, now: now)
       case (.lostAnswer, .answer):
         if once(in: 20) { continue }
       default: break

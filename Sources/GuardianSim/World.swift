@@ -22,6 +22,8 @@ package struct World {
   private var nextSerial: UInt32 = 0
   private var nextRequest: UInt64 = 0
   private var turnsWithoutProgress = 0
+  /// Until then whatever starts dies, for a reason that is none of its own.
+  private var calamityUntil: Nanoseconds = 0
 
   package private(set) var events = 0
   package private(set) var spawns = 0
@@ -87,6 +89,7 @@ package struct World {
     case disturbed(place: Int)
     case stalls
     case suspends
+    case calamity
     case hookIsOverdue(place: Int, RunID)
     case requestIsOverdue(UInt64)
     case whim(place: Int, UInt32)
@@ -103,8 +106,23 @@ package struct World {
     traced = tracing
     var dice = Dice(seed: seed)
     let fleet = Fleet(seed: (dice.next(), dice.next(), dice.next(), dice.next()))
+    var governor: GovernorSpec?
+    if dice.chance(600) || bug == .doubleRate {
+      governor = GovernorSpec()
+      governor?.startsPerSecond = dice.pick([2, 5, 20])
+      governor?.concurrent = dice.pick([3, 8, 16])
+    }
+    var cause: CommonCauseSpec?
+    if dice.chance(800) || bug == .thawed {
+      cause = CommonCauseSpec()
+      cause?.services = 3 + dice.below(4)
+      cause?.freeze = .seconds(dice.pick([60, 300]))
+    }
     subject = Subject(fleet: fleet, bug: bug)
     self.dice = dice
+    subject.govern(governor, cause, now: clock)
+    checker.governor = governor
+    checker.cause = cause
     let now = clock
     for number in 0..<services {
       let behaviour = self.dice.pick(Behaviour.allCases)
@@ -122,6 +140,7 @@ package struct World {
     }
     queue.add(.stalls, at: self.dice.gap(mean: 30 * minute))
     queue.add(.suspends, at: self.dice.gap(mean: 40 * minute))
+    queue.add(.calamity, at: self.dice.gap(mean: 30 * minute))
     queue.add(.begins, at: 0)
   }
 
@@ -203,6 +222,7 @@ package struct World {
   /// Compares what the fleet says of itself with what is there.
   package func checkStatus() throws(Violation) {
     let now = clock
+    var waiting = 0
     for (index, place) in places.enumerated() {
       let model = checker.models[index]
       if model.gone { continue }
@@ -219,9 +239,13 @@ package struct World {
       try check(
         ![.stopped, .finished, .quarantined, .backingOff, .waiting].contains(status.phase) || !model.setAlive,
         "status says \(status.phase), and something is there")
+      if status.reason.hasPrefix("governor: ") { waiting += 1 }
       if let next = status.next {
         try check(next.inMilliseconds >= 0 || status.held, "status announces something for the past")
       }
+    }
+    if waiting != subject.fleet.inLine {
+      throw checker.violation(-1, monotonic, "\(waiting) wait for the governor, and \(subject.fleet.inLine) are in line")
     }
   }
 
@@ -361,6 +385,19 @@ package struct World {
       says(place, serial, dice.pick(Word.allCases))
     case .says(let place, let serial, let word): says(place, serial, word)
     case .reloadIsOverdue(let place, let since): try checker.checkReload(since, of: place, now: monotonic)
+    case .calamity:
+      guard faults else { return }
+      queue.add(.calamity, at: monotonic + dice.gap(mean: 40 * minute))
+      let until = monotonic + dice.time(10 * second, 4 * minute)
+      calamityUntil = until
+      say(-1) { "a calamity until \(Duration.nanoseconds(until).description)" }
+      for place in places.indices {
+        guard dice.chance(700) else { continue }
+        guard let at = places[place].processes.firstIndex(where: { $0.mainAlive && !$0.dying }) else { continue }
+        places[place].processes[at].dying = true
+        places[place].processes[at].death = Death(.code(1))
+        queue.add(.dies(place: place, places[place].processes[at].serial), at: monotonic + dice.time(0, 2 * second))
+      }
     case .hookIsOverdue(let place, let hook): try checker.checkHook(hook, of: place, now: monotonic)
     case .requestIsOverdue(let request): try checker.checkRequest(request, now: monotonic)
     }
@@ -395,7 +432,12 @@ package struct World {
       return fail(SpawnFailure(stage: .limits, errno: 1, target: "nofile", sentence: "cannot set the limit"))
     }
     let pluginsOff = places[place].processes[at].pluginsOff
-    let course = places[place].program.nextCourse(pluginsOff: pluginsOff, dice: &dice)
+    var course = places[place].program.nextCourse(pluginsOff: pluginsOff, dice: &dice)
+    if monotonic < calamityUntil, dice.chance(900) {
+      course.endsAfter = dice.time(5 * millisecond, second)
+      course.death = Death(.code(1))
+      course.leftovers = 0
+    }
     places[place].processes[at].course = course
     places[place].processes[at].born = true
     places[place].processes[at].mainAlive = true
@@ -618,12 +660,13 @@ package struct World {
       case .answer(let request, let answer):
         say(-1) { "  answer to \(request.number): \(answer)" }
         try checker.answered(request.number, now: monotonic)
+      case .commonCause(let cause): try checker.commonCause(cause, now: monotonic, boot: monotonic + slept)
       case .allStopped:
         try checker.allStopped(now: monotonic)
         try check(noProcess: "all stopped, and a process is left")
       }
     }
-    try checker.turnEnded(now: monotonic)
+    try checker.turnEnded(now: monotonic, inLine: subject.fleet.inLine)
   }
 
   private mutating func perform(_ action: Action, _ place: Int) {

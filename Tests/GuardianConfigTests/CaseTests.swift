@@ -212,6 +212,38 @@ import Testing
   }
 }
 
+@Suite struct `governor and common-cause in guardian_yaml` {
+  private func host(_ text: String) -> ParsedHost {
+    Configuration.parseHost(bytes: Array(text.utf8), file: "guardian.yaml", context: context())
+  }
+
+  @Test func `have defaults, may be given in part, and may be off`() throws {
+    #expect(host("").host?.governor == GovernorSpec() && host("").host?.commonCause == CommonCauseSpec())
+    let some = try #require(host("governor: {concurrent: 8}\ncommon-cause: {within: 1min}").host)
+    #expect(some.governor?.concurrent == 8 && some.governor?.startsPerSecond == 200)
+    #expect(some.commonCause?.within == .seconds(60) && some.commonCause?.services == 3)
+    let off = try #require(host("governor: off\ncommon-cause: off").host)
+    #expect(off.governor == nil && off.commonCause == nil)
+  }
+
+  struct Case: CustomTestStringConvertible {
+    var text: String, says: String
+    var testDescription: String { text }
+  }
+  @Test(arguments: [
+    Case(text: "governor: no", says: "1:11: "), Case(text: "governor: [1]", says: "1:11: "),
+    Case(text: "governor: {starts-per-second: 0}", says: "1:31: "),
+    Case(text: "governor: {concurent: 3}", says: "1:12: unknown key 'concurent'"),
+    Case(text: "common-cause: on", says: "1:15: "), Case(text: "common-cause: {services: 1}", says: "1:26: "),
+    Case(text: "common-cause: {freeze: 0s}", says: "1:24: "), Case(text: "common-cause: {within: 5}", says: "1:24: "),
+  ])
+  func `that are wrong are faults with their place`(_ c: Case) {
+    let parsed = host(c.text)
+    #expect(parsed.host == nil)
+    #expect(parsed.diagnostics.first?.description.hasPrefix("guardian.yaml:" + c.says) == true, "\(parsed.diagnostics)")
+  }
+}
+
 @Suite struct `defaults in guardian_yaml` {
   private func host(_ text: String) -> ParsedHost {
     Configuration.parseHost(bytes: Array(text.utf8), file: "guardian.yaml", context: context())
@@ -269,7 +301,7 @@ import Testing
   }
 
   @Test(arguments: [
-    "access: {view: []}", "governor: off", "common-cause: {}", "logs: {}", "metrics: {}",
+    "access: {view: []}", "logs: {}", "metrics: {}",
     "swift-backtrace: auto",
   ])
   func `stand alone until other host keys exist`(_ text: String) {

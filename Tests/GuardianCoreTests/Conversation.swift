@@ -79,6 +79,7 @@ struct Conversation {
           perform(action)
         case .answer(let request, let answer): answers[request.number] = answer
         case .allStopped: allStopped = true
+        case .commonCause: break
         }
       }
     }

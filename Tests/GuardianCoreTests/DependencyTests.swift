@@ -97,6 +97,7 @@ struct FleetTalk {
         switch item {
         case .act(let id, let action): perform(action, id)
         case .answer(let request, let answer): answers[request.number] = answer
+        case .commonCause: break
         case .allStopped: allStopped = true
         }
       }

@@ -53,6 +53,8 @@ import Testing
     Case(
       bug: .probeInverted,
       says: ["check that is not passing", "no say yet", "a check has failed, and the run goes on"]),
+    Case(bug: .doubleRate, says: ["more starts than", "under way at once"]),
+    Case(bug: .thawed, says: ["during a common cause"]),
     Case(bug: .emptiedTooSoon, says: ["processes of the run before are left", "is left"]),
     Case(bug: .endlessReload, says: ["two reloads at once", "a reload outlives its run", "a reload that never ends"]),
   ])
@@ -74,6 +76,6 @@ import Testing
 
   @Test func `knows every planted bug by a name for the command line`() {
     for bug in PlantedBug.allCases { #expect(PlantedBug(rawValue: bug.rawValue) == bug) }
-    #expect(PlantedBug.allCases.count == 11)
+    #expect(PlantedBug.allCases.count == 14)
   }
 }

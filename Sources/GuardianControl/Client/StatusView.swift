@@ -243,7 +243,7 @@ package func renderPlan(_ plan: Plan, fromStart: Bool, style: Style) -> [UInt8] 
   var out: [UInt8] = []
   let head =
     "\(printable(plan.name)), if it kept dying, "
-    + (fromStart ? "from zero" : "from its present state") + ":"
+    + (fromStart ? "from zero" : "from its present state") + ", no other service in its way:"
   for part in wrap(head, width: style.width) { out += (style.paint(part, .strong) + "\n").utf8 }
   let rows = plan.entries.map { entry -> [Cell] in
     let from = exactTime(milliseconds: entry.earliest.milliseconds)
