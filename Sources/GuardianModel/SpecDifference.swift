@@ -26,10 +26,14 @@ package struct SpecDifference: Hashable, Sendable {
     var differs: @Sendable (ServiceSpec, ServiceSpec) -> Bool
   }
 
-  private static func live(_ word: String, _ value: @escaping @Sendable (ServiceSpec) -> some Equatable & Sendable) -> Key {
+  private static func live(_ word: String, _ value: @escaping @Sendable (ServiceSpec) -> some Equatable & Sendable)
+    -> Key
+  {
     Key(word: word, atStart: false) { value($0) != value($1) }
   }
-  private static func atStart(_ word: String, _ value: @escaping @Sendable (ServiceSpec) -> some Equatable & Sendable) -> Key {
+  private static func atStart(_ word: String, _ value: @escaping @Sendable (ServiceSpec) -> some Equatable & Sendable)
+    -> Key
+  {
     Key(word: word, atStart: true) { value($0) != value($1) }
   }
 

@@ -22,7 +22,8 @@ extension Programs {
       // Where its user may run it.
       #expect(try await run(["/bin/cp", Place.products + "/guardian-hostile", program]).code == 0)
       chmod(program, 0o755)
-      var services = ["hostile": """
+      var services = [
+        "hostile": """
         command: ["\(program)", \(mark), \(roles.joined(separator: ", "))]
         user: nobody
         limits: {processes: \(Self.crowd)}
@@ -30,7 +31,8 @@ extension Programs {
         start-timeout: 1h
         stop: {timeout: 500ms}
         log: \(log)
-        """]
+        """
+      ]
       for number in 0..<3 { services["bystander\(number)"] = Self.bystander(number) }
       let guardian = try await Guardian(scratch, services: services)
       return (scratch, guardian, mark)
@@ -48,11 +50,14 @@ extension Programs {
       while clock.now < end {
         let before = clock.now
         #expect(try await guardian.control("status").code != 6)
-        statuses.append(Double((clock.now - before).components.attoseconds / 1_000_000_000_000) / 1000
-          + Double((clock.now - before).components.seconds) * 1000)
+        statuses.append(
+          Double((clock.now - before).components.attoseconds / 1_000_000_000_000) / 1000
+            + Double((clock.now - before).components.seconds) * 1000)
         let name = "bystander\(turn % 3)"
         turn += 1
-        let service = try await guardian.wait(for: name, "is there") { $0["pid"].int != nil && $0["settled"].bool == true }
+        let service = try await guardian.wait(for: name, "is there") {
+          $0["pid"].int != nil && $0["settled"].bool == true
+        }
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)
         kill(pid_t(try #require(service["pid"].int)), SIGSEGV)
@@ -61,7 +66,9 @@ extension Programs {
           $0["run"] != service["run"] && $0["last_end"]["at"].string != nil
         }
         // `…:07.123Z`: guardian's own look at the clock when it heard of the death.
-        let at = try #require(next["last_end"]["at"].string).dropLast().split(separator: ":").last.flatMap { Double($0) }
+        let at = try #require(next["last_end"]["at"].string).dropLast().split(separator: ":").last.flatMap {
+          Double($0)
+        }
         var took = (try #require(at)) * 1000 - killed
         if took < -30_000 { took += 60_000 }
         decisions.append(took)
@@ -129,7 +136,9 @@ extension Programs {
 
     @Test func `that ends and leaves all of it behind is restarted on clean ground`() async throws {
       let (_, guardian, mark) = try await scene(["deaf", "bomb", "output=100", "exit"])
-      let again = try await guardian.wait(for: "hostile", "has died twice", seconds: 60) { ($0["strikes"].int ?? 0) >= 2 }
+      let again = try await guardian.wait(for: "hostile", "has died twice", seconds: 60) {
+        ($0["strikes"].int ?? 0) >= 2
+      }
       #expect(again["last_end"]["code"].int == 1, "\(again)")
       _ = try await guardian.control("stop", "hostile", seconds: 30)
       #expect(left(mark).isEmpty)

@@ -63,7 +63,8 @@ extension Programs {
 
       try guardian.configure("broken", Self.sleeper)
       let second = try await guardian.control("reload", "--restart")
-      #expect(second.code == 0 && second.output == "configuration read again: 5 services, nothing changed\n", "\(second)")
+      #expect(
+        second.code == 0 && second.output == "configuration read again: 5 services, nothing changed\n", "\(second)")
       #expect(try await guardian.status("process")["run"] == process["run"], "none in the second")
       try await guardian.stop()
     }
@@ -73,7 +74,8 @@ extension Programs {
       let guardian = try await Guardian(scratch, services: ["good": Self.sleeper, "bad": Self.sleeper])
       for name in ["good", "bad"] { try await guardian.wait(for: name, "settles") { $0["settled"].bool == true } }
       try guardian.configure("good", Self.sleeper.replacing("1000000", with: "2000000"))
-      try guardian.configure("bad", "command: [/bin/sh, -c, exit 3]\nready: {fd: 3}\nlog: none\nbackoff: {first: 1h, max: 1h}\n")
+      try guardian.configure(
+        "bad", "command: [/bin/sh, -c, exit 3]\nready: {fd: 3}\nlog: none\nbackoff: {first: 1h, max: 1h}\n")
       let plain = try await guardian.control("reload")
       #expect(plain.code == 0 && plain.output.contains("need a restart: bad, good"), "\(plain)")
       let status = try await guardian.control("status", "good")
