@@ -404,7 +404,10 @@ import Testing
   }
 
   @Test func `with ready: check its own READY=1 is not enough`() {
-    var talk = Conversation(service { $0.ready = .check })
+    var talk = Conversation(service {
+      $0.ready = .check
+      $0.checks = [CheckSpec(name: "c", kind: .exec(["/bin/check"]))]
+    })
     talk.exec()
     talk.tell(.ready(talk.run))
     #expect(talk.phase == .starting)

@@ -87,6 +87,7 @@ struct Maker {
     live.leader = maybe { $0.process() }
     live.reload = maybe { $0.liveReload() }
     live.reloadFailure = maybe { $0.text() }
+    live.leaves = maybe { $0.flag() ? .restart : .stop }
     return live
   }
   mutating func liveReload() -> LiveReload {
@@ -176,7 +177,7 @@ struct Maker {
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
   #expect(Mirror(reflecting: ServiceRecord()).children.count == 20)
-  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 17)
+  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 18)
   #expect(Mirror(reflecting: LiveReload(ordered: true, since: .zero, until: .zero)).children.count == 10)
 }
 
