@@ -456,7 +456,7 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
     write("command: [/bin/false]\n")
     let plan = guardianctl(["plan", "doomed", "--config", scratch.path], in: scratch)
     #expect(plan.status == 0, "\(plan)")
-    #expect(plan.output.hasPrefix("doomed, if it kept dying, from zero:\nTIME "))
+    #expect(plan.output.hasPrefix("doomed, if it kept dying, from zero, no other service in its way:\nTIME "))
     #expect(plan.output.contains("strike 7 of 7"))
     let json = guardianctl(["plan", "doomed", "--config", scratch.path, "--json"], in: scratch)
     #expect(json.output.hasPrefix(#"{"schema":1,"plans":[{"name":"doomed","entries":["#))
