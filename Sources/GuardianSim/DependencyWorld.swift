@@ -310,7 +310,7 @@ package struct DependencyWorld {
       guard let process = processes[service], process.serial == serial, process.alive, let id = ids[service] else {
         return
       }
-      if bug == .lostReadiness, dice.chance(700) {
+      if bug == .lostReadiness {
         queue.add(.ready(service, serial: serial), at: time + 100 * hour)
         return
       }

@@ -108,8 +108,8 @@ final class Server: @unchecked Sendable {
     case silent
     /// These bytes, then as many of the other as anybody takes.
     case endless(String, String)
-    /// One byte of these after the other, slowly and for ever.
-    case drips(String)
+    /// These bytes, then of the other one after the other, slowly and for ever.
+    case drips(String, String)
   }
   private(set) var port = 0
   let path: String?
@@ -176,9 +176,15 @@ final class Server: @unchecked Sendable {
       case .endless(let head, let rest):
         _ = Self.hearOnce(client)
         if say(head) { while say(rest) {} }
-      case .drips(let text):
+      case .drips(let head, let rest):
         _ = Self.hearOnce(client)
-        while say(text) { usleep(20_000) }
+        var open = say(head)
+        while open {
+          for character in rest.unicodeScalars where open {
+            usleep(20_000)
+            open = say(String(character))
+          }
+        }
       }
       close(client)
     }
@@ -195,12 +201,12 @@ final class Server: @unchecked Sendable {
   }
 }
 
-func eventually(_ what: String, _ holds: () -> Bool) throws {
+func eventually(_ what: @autoclosure () -> String, _ holds: () -> Bool) throws {
   for _ in 0..<1000 {
     if holds() { return }
     usleep(10_000)
   }
-  throw Failure("never: \(what)")
+  throw Failure("never: \(what())")
 }
 
 /// How many processes have this word in their command line.

@@ -287,7 +287,6 @@ private func checked(_ change: (inout ServiceSpec) -> Void = { _ in }) -> Servic
     c.pass(.seconds(61))
     let run = c.run
     c.guardianDies(away: .seconds(5))
-    c.answered = []
     c.tell(.adopted(run, pid: 101, startTicks: 7, readinessKnown: true))
     c.tell(.begin)
     #expect(c.status.settled)

@@ -214,6 +214,9 @@ struct Conversation {
   }
   private mutating func comeBack(from mark: Now, sameBoot: Bool, _ definition: ServiceSpec?) {
     instance += 1
+    // Nobody answers the probes of a guardian that is gone.
+    probes = []
+    answered = []
     fleet = Fleet(seed: (instance, 2 * instance, 3, 4))
     let stored = saves.last.map { StoredRecord(record: $0.record, mark: mark, sameBoot: sameBoot) }
     _ = fleet.add(definition ?? spec, stored: stored, now: now)
