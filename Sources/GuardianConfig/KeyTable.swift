@@ -42,14 +42,19 @@ package struct KeyTable: Sendable {
     Key("defaults", "mapping of service keys", "{}", "what every service has that does not say otherwise", ""),
     Key("cgroup", "auto | off | path", "auto", "whether each run has a control group of its own", ""),
     Key(
-      "governor", "mapping | off", "{starts-per-second: 200, concurrent: 64}", "how fast services may start, all together",
+      "governor", "mapping | off", "{starts-per-second: 200, concurrent: 64}",
+      "how fast services may start, all together",
       ""),
-    Key("governor.starts-per-second", "1 … 1000000", "200", "so many starts, and as many at once after a quiet second", ""),
+    Key(
+      "governor.starts-per-second", "1 … 1000000", "200", "so many starts, and as many at once after a quiet second", ""
+    ),
     Key("governor.concurrent", "1 … 100000", "64", "starts under way at the same time: not ready yet", ""),
     Key(
       "common-cause", "mapping | off", "{services: 3, within: 10s, freeze: 5min}",
       "when the troubles of several services are taken for one", ""),
-    Key("common-cause.services", "2 … 100000", "3", "so many, and a quarter of those that were settled, begin to loop", ""),
+    Key(
+      "common-cause.services", "2 … 100000", "3", "so many, and a quarter of those that were settled, begin to loop", ""
+    ),
     Key("common-cause.within", "duration", "10s", "within this time", ""),
     Key("common-cause.freeze", "duration", "5min", "then no service moves a step up for so long", ""),
     Key("history", "mapping", "{events: 100000}", "how much is kept of what has happened", ""),

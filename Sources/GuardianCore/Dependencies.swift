@@ -128,11 +128,19 @@ struct Dependencies: Sendable {
     cut(service)
     for name in requires {
       let node = node(name, &self)
-      if waits(for: service, node) { links[service].refused.append(name) } else { tie(service, to: node, requires: true) }
+      if waits(for: service, node) {
+        links[service].refused.append(name)
+      } else {
+        tie(service, to: node, requires: true)
+      }
     }
     for name in after where !requires.contains(name) {
       let node = node(name, &self)
-      if waits(for: service, node) { links[service].refused.append(name) } else { tie(service, to: node, requires: false) }
+      if waits(for: service, node) {
+        links[service].refused.append(name)
+      } else {
+        tie(service, to: node, requires: false)
+      }
     }
     refusers.removeAll { $0 == service }
     if !links[service].refused.isEmpty { refusers.append(service) }

@@ -691,7 +691,8 @@ package struct Fleet: Sendable {
     guard dependencies.concerns(id.index), let machine = machines[id.index] else { return status }
     if machine.waitsForOthers {
       status.reason = waitingSentence(id.index)
-      status.waitsFor = dependencies.awaited(by: id.index, machine.obstacle?.kind ?? .requires).prefix(4).map(\.name.text)
+      status.waitsFor = dependencies.awaited(by: id.index, machine.obstacle?.kind ?? .requires).prefix(4).map(
+        \.name.text)
     } else if machine.departure != nil {
       let names = dependencies.liveDependents(of: id.index, limit: 4).compactMap { machines[$0]?.spec.name.text }
       status.reason = "stops when what needs it has stopped: " + names.joined(separator: ", ")

@@ -170,7 +170,8 @@ private struct Forecast {
     case .observed: action = "observe"
     case .notCounted: (action, text) = ("death", "dies: " + text)
     case .ready, .check, .settled, .ended, .waitingFor, .standingDown, .deescalated, .backingOff,
-      .repairEnded, .beforeStartEnded, .held, .reset, .requested, .stopped, .stuck, .volatile, .resumed, .internalError, .commonCause,
+      .repairEnded, .beforeStartEnded, .held, .reset, .requested, .stopped, .stuck, .volatile, .resumed, .internalError,
+      .commonCause,
       .commonCauseEnded:
       return
     case .reloading, .reloaded, .reloadFailed, .leaving, .watchdogSet, .mainMoved:

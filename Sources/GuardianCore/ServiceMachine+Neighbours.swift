@@ -164,7 +164,9 @@ extension ServiceMachine {
 
   /// Something that it requires has died, within a second of its own death: that was no fault of its own.
   mutating func takeBack(_ name: ServiceName, _ turn: inout Turn) {
-    guard let judgement = lastJudgement?.value, turn.now.monotonic - judgement.at <= Dependencies.blameTime else { return }
+    guard let judgement = lastJudgement?.value, turn.now.monotonic - judgement.at <= Dependencies.blameTime else {
+      return
+    }
     lastJudgement = nil
     let before = phase.name
     switch phase {

@@ -224,7 +224,8 @@ extension ServiceMachine {
       case .killed: 4
       }
     return [
-      stage, reload.ordered ? 1 : 0, reload.announced ? 1 : 0, reload.answered ? 1 : 0, reload.quietUntil == nil ? 0 : 1,
+      stage, reload.ordered ? 1 : 0, reload.announced ? 1 : 0, reload.answered ? 1 : 0,
+      reload.quietUntil == nil ? 0 : 1,
       reload.failure == nil ? 0 : 1, reload.again ? 1 : 0,
     ]
   }

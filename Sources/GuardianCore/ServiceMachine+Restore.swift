@@ -397,7 +397,9 @@ extension ServiceMachine {
     begun = true
     goOnAfterInterruption(&turn)
     if mayStart, case .stopped = phase { start(.ordinary, &turn) }
-    if let departure, !mustGoLast, let run = phase.run { stopRun(run, departure == .restart ? .restart : .order, &turn) }
+    if let departure, !mustGoLast, let run = phase.run {
+      stopRun(run, departure == .restart ? .restart : .order, &turn)
+    }
   }
 
   /// What another boot has interrupted: an end that nobody has judged yet, a round of repairs.

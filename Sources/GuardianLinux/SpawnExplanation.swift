@@ -138,7 +138,8 @@ struct SpawnExplanation {
     case EPERM: return "cannot keep \(what): guardian does not have it, or may not pass it on; check 'capabilities'"
     case EINVAL: return "cannot keep \(what): this kernel does not know it; check 'capabilities'"
     case ENOTSUP:
-      return "cannot keep \(what) and no other: the change did not take hold, so nothing was started; check 'capabilities'"
+      return
+        "cannot keep \(what) and no other: the change did not take hold, so nothing was started; check 'capabilities'"
     default: return "cannot keep \(what): \(ErrnoText.reason(code)); check 'capabilities'"
     }
   }
@@ -205,7 +206,8 @@ struct SpawnExplanation {
     let whose = helper.by == program ? "its" : "the"
     let of = helper.by == program ? "" : " of \(helper.by)"
     return helper.isLoader
-      ? "\(whose) dynamic loader \(helper.path)\(of)" : "\(whose) first line\(of) names \(ProgramFile.shown(helper.path)), which"
+      ? "\(whose) dynamic loader \(helper.path)\(of)"
+      : "\(whose) first line\(of) names \(ProgramFile.shown(helper.path)), which"
   }
 
   private var missingHelper: String? {

@@ -14,9 +14,12 @@ package struct Capability: Hashable, Comparable, Sendable, CustomStringConvertib
   /// In the order of their numbers, as of Linux 5.9, which was the last to add one.
   package static let names = [
     "chown", "dac-override", "dac-read-search", "fowner", "fsetid", "kill", "setgid", "setuid", "setpcap",
-    "linux-immutable", "net-bind-service", "net-broadcast", "net-admin", "net-raw", "ipc-lock", "ipc-owner", "sys-module",
-    "sys-rawio", "sys-chroot", "sys-ptrace", "sys-pacct", "sys-admin", "sys-boot", "sys-nice", "sys-resource", "sys-time",
-    "sys-tty-config", "mknod", "lease", "audit-write", "audit-control", "setfcap", "mac-override", "mac-admin", "syslog",
+    "linux-immutable", "net-bind-service", "net-broadcast", "net-admin", "net-raw", "ipc-lock", "ipc-owner",
+    "sys-module",
+    "sys-rawio", "sys-chroot", "sys-ptrace", "sys-pacct", "sys-admin", "sys-boot", "sys-nice", "sys-resource",
+    "sys-time",
+    "sys-tty-config", "mknod", "lease", "audit-write", "audit-control", "setfcap", "mac-override", "mac-admin",
+    "syslog",
     "wake-alarm", "block-suspend", "audit-read", "perfmon", "bpf", "checkpoint-restore",
   ]
 }

@@ -40,7 +40,8 @@ extension CommonCause {
   package var sentence: String {
     let named = services.prefix(5).map(\.text).joined(separator: ", ")
     let rest = services.count - min(5, services.count)
-    return named + (rest > 0 ? " and \(rest) more" : "") + ", of \(settled) that had been settled, began to loop at once"
+    return named + (rest > 0 ? " and \(rest) more" : "")
+      + ", of \(settled) that had been settled, began to loop at once"
   }
 }
 

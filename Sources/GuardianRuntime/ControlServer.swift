@@ -460,7 +460,11 @@ final class ControlServer {
           let members = ServiceName(String(text.dropFirst())).map(shell.names) ?? []
           if members.isEmpty { missing.append(text) }
           found.formUnion(members)
-        } else if let name = ServiceName(text), known.contains(name) { found.insert(name) } else { missing.append(text) }
+        } else if let name = ServiceName(text), known.contains(name) {
+          found.insert(name)
+        } else {
+          missing.append(text)
+        }
       }
       names = found.sorted()
     }

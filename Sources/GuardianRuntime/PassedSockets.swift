@@ -39,7 +39,8 @@ extension SpawnRequest {
     if case .descriptor(let number) = ready, numbers.contains(number) {
       return SpawnFailure(
         stage: .prepare, errno: 0, target: "\(number)",
-        sentence: "descriptor \(number) of 'ready' is one of its \(found.count) sockets; take \(numbers.upperBound) or above")
+        sentence:
+          "descriptor \(number) of 'ready' is one of its \(found.count) sockets; take \(numbers.upperBound) or above")
     }
     for (number, socket) in zip(numbers, found) {
       self.passed.append(PassedDescriptor(target: number, source: socket.descriptor))

@@ -725,7 +725,9 @@ final class Shell {
       ProcessSet(leader: look.pid, run: run, adoptedStart: look.startTicks)
     }
     let ended = sets.isEmpty ? 0 : ProcessSet.end(sets, patience: .seconds(5))
-    if ended > 0 { log.note(.warning, "ended \(processes(ended)) of an earlier guardian that nothing is remembered of") }
+    if ended > 0 {
+      log.note(.warning, "ended \(processes(ended)) of an earlier guardian that nothing is remembered of")
+    }
   }
 
   /// Processes that an earlier guardian left in its control group, and that belong to nothing that is remembered.
@@ -957,7 +959,8 @@ final class Shell {
     if let cause = fleet.commonCause {
       let left = max(.zero, cause.until - SystemClocks.now().boot)
       answer.warnings.append(
-        "common cause: \(cause.sentence); escalation is frozen for another \(Duration.seconds(left.components.seconds).description)")
+        "common cause: \(cause.sentence); escalation is frozen for another \(Duration.seconds(left.components.seconds).description)"
+      )
     }
     if log.dropped > 0 { answer.warnings.append("\(log.dropped) log records were lost") }
     if hooks.droppedNotices > 0 { answer.warnings.append("\(hooks.droppedNotices) notices were dropped") }

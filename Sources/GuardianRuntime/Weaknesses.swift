@@ -15,7 +15,8 @@ struct Weaknesses {
     ("dac-override", "files of other users cannot be read or moved aside"),
     ("sys-resource", "no limit above guardian's own, and no OOM score below it"),
     ("sys-nice", "no priority above guardian's own"), ("sys-admin", "no path is hidden from a service"),
-    ("net-admin", "a death under a debugger counts"), ("sys-ptrace", "what services of other users left is harder to find"),
+    ("net-admin", "a death under a debugger counts"),
+    ("sys-ptrace", "what services of other users left is harder to find"),
   ]
 
   init(_ surroundings: Surroundings) {
@@ -34,6 +35,8 @@ struct Weaknesses {
       lines.append("guardian is uid \(geteuid()) and not root: all services run as that user, within its limits")
     }
     if !Journal.exists { lines.append("there is no journal: services write to guardian's own output") }
-    if access("/proc/vmstat", R_OK) != 0 { lines.append("nobody counts deaths for want of memory: such a one looks like a kill") }
+    if access("/proc/vmstat", R_OK) != 0 {
+      lines.append("nobody counts deaths for want of memory: such a one looks like a kill")
+    }
   }
 }

@@ -633,7 +633,8 @@ struct Checker {
       try check(now >= notBefore, index, now, "acts \(notBefore - now) ns before its delay is over")
       // What is recorded first may take the two seconds after which it counts as volatile; guardian itself may stall.
       try check(
-        now - notBefore <= 2 * second + 100 * millisecond + longestWait || lastStall.until + 3 * second >= notBefore, index, now,
+        now - notBefore <= 2 * second + 100 * millisecond + longestWait || lastStall.until + 3 * second >= notBefore,
+        index, now,
         "acts \(now - notBefore) ns after its delay was over")
       models[index].notBefore = nil
     }
@@ -1019,11 +1020,14 @@ struct Checker {
     case .strike:
       // What died had been changed meanwhile, so that nothing is held against the new one.
       try check(
-        strike != nil || released || notCounted, index, now, "a death before settled, or beyond the budget, and no strike")
+        strike != nil || released || notCounted, index, now,
+        "a death before settled, or beyond the budget, and no strike")
     case .late:
       try check(late != nil && strike == nil, index, now, "a late death within the budget, recorded otherwise")
     case .nothing: try check(strike == nil && late == nil, index, now, "a death that must not count was counted")
-    case .either: try check(strike != nil || late != nil || released || notCounted, index, now, "a late death was not counted at all")
+    case .either:
+      try check(
+        strike != nil || late != nil || released || notCounted, index, now, "a late death was not counted at all")
     case .anything: break
     }
     let step = models[index].step

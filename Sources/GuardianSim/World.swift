@@ -245,7 +245,8 @@ package struct World {
       }
     }
     if waiting != subject.fleet.inLine {
-      throw checker.violation(-1, monotonic, "\(waiting) wait for the governor, and \(subject.fleet.inLine) are in line")
+      throw checker.violation(
+        -1, monotonic, "\(waiting) wait for the governor, and \(subject.fleet.inLine) are in line")
     }
   }
 

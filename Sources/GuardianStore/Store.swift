@@ -124,7 +124,9 @@ package final class Store {
     return shared.locked { shared in
       while shared.loaded == nil, !shared.ended {
         let deadline = shared.progressAt + limits.loadPatience
-        if !shared.wait(shared.news, until: deadline), monotonicNow() >= shared.progressAt + limits.loadPatience { break }
+        if !shared.wait(shared.news, until: deadline), monotonicNow() >= shared.progressAt + limits.loadPatience {
+          break
+        }
       }
       defer { shared.loaded = nil }
       if let loaded = shared.loaded { return loaded }

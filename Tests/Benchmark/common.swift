@@ -274,7 +274,6 @@ func inTurns(_ rounds: Int, _ measure: (Side) throws -> [Double]) rethrows -> (f
   return (floor, guardian)
 }
 
-
 func fail(_ error: any Error) -> Never {
   let line = "\(error)\n"
   _ = Glibc.write(2, line, line.utf8.count)

@@ -76,7 +76,9 @@ func many(_ count: Int, _ place: Place, _ reports: Reports) throws {
     while times[high] - times[low] > 1_000_000_000 { low += 1 }
     most = max(most, high - low + 1)
   }
-  line("first answer of guardianctl, from guardian's exec", one.first.map { milliseconds(Double($0 - supervisor.began)) } ?? "-")
+  line(
+    "first answer of guardianctl, from guardian's exec",
+    one.first.map { milliseconds(Double($0 - supervisor.began)) } ?? "-")
   line("all started, from guardian's exec", milliseconds(Double((times.last ?? 0) - supervisor.began)))
   line("all started, from the first main", milliseconds(Double((times.last ?? 0) - (times.first ?? 0))))
   line("most starts within a second (bound \(2 * rate))", "\(most)")
@@ -88,12 +90,15 @@ func many(_ count: Int, _ place: Place, _ reports: Reports) throws {
   let before = try supervisor.program.activity(), start = now()
   sleep(10)
   let after = try supervisor.program.activity(), seconds = Double(now() - start) / 1e9
-  line("idle: context switches/s, CPU ms/s",
-    show(Double(after.switches - before.switches) / seconds) + ", " + show(Double(after.cpu - before.cpu) / 1e6 / seconds))
+  line(
+    "idle: context switches/s, CPU ms/s",
+    show(Double(after.switches - before.switches) / seconds) + ", "
+      + show(Double(after.cpu - before.cpu) / 1e6 / seconds))
   let memory = try supervisor.program.memory()
   line("memory (PSS; anonymous), MB", show(Double(memory.pss) / 1024) + "; " + show(Double(memory.anonymous) / 1024))
   line("memory of each service, KiB", show(Double(memory.pss) / Double(count)))
-  let list = try wholeProcess(ctl + ["status"], times: 20), json = try wholeProcess(ctl + ["--json", "status"], times: 20)
+  let list = try wholeProcess(ctl + ["status"], times: 20),
+    json = try wholeProcess(ctl + ["--json", "status"], times: 20)
   line("status of all, text", milliseconds(list.median))
   line("status of all, JSON (<= 100 ms)", milliseconds(json.median))
 
@@ -118,7 +123,8 @@ func many(_ count: Int, _ place: Place, _ reports: Reports) throws {
     delays.append(Double(birth.time) - Double(death.at))
     alive[death.index] = birth.pid
   }
-  line("100 deaths/s for 20 s: death -> successor, p50, p99",
+  line(
+    "100 deaths/s for 20 s: death -> successor, p50, p99",
     milliseconds(delays.median) + ", " + milliseconds(delays.quantile(0.99)))
   line("status of one meanwhile", one.figures)
 
@@ -137,7 +143,9 @@ func many(_ count: Int, _ place: Place, _ reports: Reports) throws {
   line("status of one meanwhile", one.figures)
   sleep(3)
   let later = try supervisor.program.memory()
-  line("memory (PSS; anonymous) after it, MB", show(Double(later.pss) / 1024) + "; " + show(Double(later.anonymous) / 1024))
+  line(
+    "memory (PSS; anonymous) after it, MB", show(Double(later.pss) / 1024) + "; " + show(Double(later.anonymous) / 1024)
+  )
 
   let stop = now()
   try supervisor.end()
@@ -146,8 +154,9 @@ func many(_ count: Int, _ place: Place, _ reports: Reports) throws {
 
 func restarts(_ count: Int, _ place: Place, _ reports: Reports) throws {
   print("\n\(count) restarts of 50 programs that exit at once; escalation: off, first: 0s, governor: off")
-  print(pad("restarts", 12) + pad("restarts/s", 12) + pad("descriptors", 13) + pad("PSS MB", 9) + pad("anonymous MB", 14)
-    + pad("groups", 8) + "threads")
+  print(
+    pad("restarts", 12) + pad("restarts/s", 12) + pad("descriptors", 13) + pad("PSS MB", 9) + pad("anonymous MB", 14)
+      + pad("groups", 8) + "threads")
   let supervisor = try Supervisor(
     .guardian, count: 50, mode: "exit", reports: reports, place: place,
     extra: "escalation: off\nbackoff: {first: 0s}", host: "governor: off\ncommon-cause: off")
@@ -160,9 +169,10 @@ func restarts(_ count: Int, _ place: Place, _ reports: Reports) throws {
     let pid = supervisor.program.pid
     let memory = try supervisor.program.memory()
     let rate = Double(done - lastDone) / (Double(now() - last) / 1e9)
-    print(pad("\(done)", 12) + pad(show(rate, 0), 12) + pad("\(try names(in: "/proc/\(pid)/fd").count)", 13)
-      + pad(show(Double(memory.pss) / 1024), 9) + pad(show(Double(memory.anonymous) / 1024), 14)
-      + pad("\(controlGroups(pid))", 8) + "\(try names(in: "/proc/\(pid)/task").count)")
+    print(
+      pad("\(done)", 12) + pad(show(rate, 0), 12) + pad("\(try names(in: "/proc/\(pid)/fd").count)", 13)
+        + pad(show(Double(memory.pss) / 1024), 9) + pad(show(Double(memory.anonymous) / 1024), 14)
+        + pad("\(controlGroups(pid))", 8) + "\(try names(in: "/proc/\(pid)/task").count)")
     fflush(nil)
     (last, lastDone, next) = (now(), done, next + count / 20)
   }
@@ -188,8 +198,9 @@ func loops(_ place: Place, _ reports: Reports) throws {
       starts += reports.take().count
     }
     let after = try supervisor.program.activity(), seconds = Double(now() - start) / 1e9
-    print(pad("\(count)", 12) + pad(show(Double(starts) / seconds, 0), 12)
-      + pad(show(Double(after.cpu - before.cpu) / 1e6 / seconds, 1), 12) + one.figures)
+    print(
+      pad("\(count)", 12) + pad(show(Double(starts) / seconds, 0), 12)
+        + pad(show(Double(after.cpu - before.cpu) / 1e6 / seconds, 1), 12) + one.figures)
     fflush(nil)
     try supervisor.end()
     _ = reports.take()

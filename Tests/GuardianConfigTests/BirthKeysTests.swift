@@ -22,10 +22,11 @@ import Testing
     #expect(Capability.names.count == 41 && Capability(name: "checkpoint-restore")?.number == 40)
   }
 
-  @Test(arguments: [
-    ("net-bind-servic", "net-bind-service"), ("CAP_NET_BIND_SERVICE", "net-bind-service"), ("cap_chown", "chown"),
-    ("zzz", nil),
-  ] as [(String, String?)])
+  @Test(
+    arguments: [
+      ("net-bind-servic", "net-bind-service"), ("CAP_NET_BIND_SERVICE", "net-bind-service"), ("cap_chown", "chown"),
+      ("zzz", nil),
+    ] as [(String, String?)])
   func `a capability that is none has a place and the nearest word`(_ written: String, _ meant: String?) {
     let parsed = parse("user: web\ncapabilities: [\(written)]\n")
     #expect(parsed.spec == nil && parsed.diagnostics.count == 1)

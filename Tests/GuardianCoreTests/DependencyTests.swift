@@ -279,7 +279,9 @@ private func service(
       service("w1", requires: ["db"]), service("w2", requires: ["held"]), service("w3", requires: ["off"]),
       service("w4", requires: ["once"]), service("w5", requires: ["nobody"]))
     talk.order(.hold(.hour), "held")
-    for (name, status) in [("db", GuardianModel.ExitStatus.code(9)), ("held", .code(1)), ("once", .code(1))] { talk.die(name, status) }
+    for (name, status) in [("db", GuardianModel.ExitStatus.code(9)), ("held", .code(1)), ("once", .code(1))] {
+      talk.die(name, status)
+    }
     talk.pass(.seconds(2))
     for web in ["w1", "w2"] {
       talk.die(web)

@@ -50,7 +50,8 @@ private struct Host {
   }
   mutating func order(_ number: Int, _ verb: Command.Verb, request: UInt64 = 0) {
     fleet.order(
-      Command(verb, by: "root"), for: ids[number], request: request > 0 ? RequestID(request) : nil, wait: true, now: now)
+      Command(verb, by: "root"), for: ids[number], request: request > 0 ? RequestID(request) : nil, wait: true, now: now
+    )
     listen()
   }
   mutating func exec(_ number: Int) {

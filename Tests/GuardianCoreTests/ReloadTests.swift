@@ -131,7 +131,8 @@ import Testing
     #expect(talk.phase == .running)
   }
 
-  @Test func `by a command that hangs gets TERM after start-timeout, KILL after that, and has failed when it is gone`() {
+  @Test func `by a command that hangs gets TERM after start-timeout, KILL after that, and has failed when it is gone`()
+  {
     var talk = running { $0.reload = .command(["/bin/reload"]) }
     let request = talk.order(.reload)
     let hook = talk.hooks[0].id
@@ -404,10 +405,11 @@ import Testing
   }
 
   @Test func `with ready: check its own READY=1 is not enough`() {
-    var talk = Conversation(service {
-      $0.ready = .check
-      $0.checks = [CheckSpec(name: "c", kind: .exec(["/bin/check"]))]
-    })
+    var talk = Conversation(
+      service {
+        $0.ready = .check
+        $0.checks = [CheckSpec(name: "c", kind: .exec(["/bin/check"]))]
+      })
     talk.exec()
     talk.tell(.ready(talk.run))
     #expect(talk.phase == .starting)

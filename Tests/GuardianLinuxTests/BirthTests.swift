@@ -22,7 +22,9 @@ private func has(_ name: String) -> Bool { Capability(name: name).map { Capabili
   }
 
   /// Not shown without root: there is nothing to be kept.
-  @Test(.enabled(if: Children.isRoot && has("net-bind-service") && has("chown"), "not shown: needs root"), arguments: Way.allCases)
+  @Test(
+    .enabled(if: Children.isRoot && has("net-bind-service") && has("chown"), "not shown: needs root"),
+    arguments: Way.allCases)
   func `leaves a user the capabilities asked for, and no other`(_ way: Way) throws {
     var request = SpawnRequest(command: ["/bin/grep", "^Cap\\|^Uid\\|^Groups", "/proc/self/status"])
     request.forceSlowPath = way == .separate
@@ -38,7 +40,9 @@ private func has(_ name: String) -> Bool { Capability(name: name).map { Capabili
   }
 
   /// Not shown where guardian has them all.
-  @Test(.enabled(if: Children.isRoot && !has("sys-resource"), "not shown: CAP_SYS_RESOURCE is there"), arguments: Way.allCases)
+  @Test(
+    .enabled(if: Children.isRoot && !has("sys-resource"), "not shown: CAP_SYS_RESOURCE is there"),
+    arguments: Way.allCases)
   func `that cannot keep a capability fails at that stage, and names it`(_ way: Way) throws {
     let scratch = try Scratch()
     var request = Children.shell("touch \(scratch.path)/started")
@@ -150,7 +154,8 @@ private final class OwnedFDBox {
         + "another machine?)")
     let script = try scratch.file("script", "#!\(path)\n", mode: 0o755)
     #expect(
-      try sentence(script) == "the dynamic loader /lib/no-such-loader.so.1 of \(path) is not there (built for another C "
+      try sentence(script)
+        == "the dynamic loader /lib/no-such-loader.so.1 of \(path) is not there (built for another C "
         + "library or another machine?)")
   }
 

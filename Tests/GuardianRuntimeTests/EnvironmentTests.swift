@@ -122,7 +122,8 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
   }
 
   @Test(arguments: [
-    "", "\n\n\n", "READY", "READY=2", " READY=1", "READY =1", "READY=1\r", "=x", "\0\0", "WATCHDOG=0", "BARRIER=2", "FDSTORE=0",
+    "", "\n\n\n", "READY", "READY=2", " READY=1", "READY =1", "READY=1\r", "=x", "\0\0", "WATCHDOG=0", "BARRIER=2",
+    "FDSTORE=0",
     "ERRNO=", "ERRNO=-1", "ERRNO=4096", "EXIT_STATUS=1", "NOTIFYACCESS=all", "MONOTONIC_USEC=1", "mainpid=1",
     "EXTEND_TIMEOUT_USEC=-1", "EXTEND_TIMEOUT_USEC=99999999999999999999999",
   ])
@@ -164,7 +165,9 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
   /// RELIABILITY section 1: no bytes make it trap, and what it says stays bounded.
   @Test func `survives any bytes`() {
     var random = SystemRandomNumberGenerator()
-    let keys = ["READY", "WATCHDOG_USEC", "MAINPID", "STATUS", "EXTEND_TIMEOUT_USEC", "ERRNO", "MONOTONIC_USEC", "BARRIER"]
+    let keys = [
+      "READY", "WATCHDOG_USEC", "MAINPID", "STATUS", "EXTEND_TIMEOUT_USEC", "ERRNO", "MONOTONIC_USEC", "BARRIER",
+    ]
     for _ in 0..<20_000 {
       var bytes: [UInt8] = []
       for _ in 0..<Int.random(in: 0..<5, using: &random) {

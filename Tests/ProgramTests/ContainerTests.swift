@@ -113,9 +113,10 @@ extension Programs {
     @Test func `K2: strangers are reaped`() async throws {
       let scratch = try Scratch()
       // Orphans of no service: each loses its parent at once, and ends later.
-      let wrapper = OwnNumbers.wrapper + [
-        "/bin/bash", "-c", "for i in 1 2 3 4 5; do (sleep 0.3 & sleep 0.3 &); done; exec \"$@\"", "bash",
-      ]
+      let wrapper =
+        OwnNumbers.wrapper + [
+          "/bin/bash", "-c", "for i in 1 2 3 4 5; do (sleep 0.3 & sleep 0.3 &); done; exec \"$@\"", "bash",
+        ]
       let guardian = try await Guardian(scratch, services: ["web": steady], wrappedIn: wrapper)
       let pid = try first(guardian)
       try await settles(guardian, "web")
@@ -125,7 +126,9 @@ extension Programs {
       #expect(try await guardian.process.wait() == 0)
     }
 
-    @Test func `K3, E14, CASES 85: no /proc, no journal, no cgroup, a read-only root, noexec /run, any uid: it starts, and lists what is weaker`()
+    @Test
+    func
+      `K3, E14, CASES 85: no /proc, no journal, no cgroup, a read-only root, noexec /run, any uid: it starts, and lists what is weaker`()
       async throws
     {
       let scratch = try Scratch()
@@ -167,7 +170,8 @@ extension Programs {
         if let code = guardian.poll() { throw Failure("it ended with \(code): \(log())") }
         return try await run(
           [
-            "/usr/bin/nsenter", "--target", String(first() ?? 0), "--mount", "--", programs + "/guardianctl", "--runtime",
+            "/usr/bin/nsenter", "--target", String(first() ?? 0), "--mount", "--", programs + "/guardianctl",
+            "--runtime",
             scratch.path + "/run",
           ] + arguments)
       }

@@ -100,7 +100,8 @@ extension Programs {
         #expect(try await guardian.control("reload").code == 1)
         for name in ["a", "b", "follows"] {
           let status = try await guardian.wait(for: name, "runs on") { $0["phase"].string == "running" }
-          #expect(status["notes"].array.contains { $0.string?.contains("the last good definition") ?? false }, "\(status)")
+          #expect(
+            status["notes"].array.contains { $0.string?.contains("the last good definition") ?? false }, "\(status)")
         }
       }
       try await guardian.stop()

@@ -57,7 +57,10 @@ extension Programs {
       }
       try await eventually("the notice is given") { Files.exists(told) ? () : nil }
       #expect(try Files.read(told).split(separator: "\n").count == 1)
-      #expect(guardian.log.split(separator: "\n").count { $0.contains("began to loop at once; escalation is frozen for 5min") } == 1)
+      #expect(
+        guardian.log.split(separator: "\n").count {
+          $0.contains("began to loop at once; escalation is frozen for 5min")
+        } == 1)
       guardian.kill()
       try await guardian.startAgain()
       #expect(try await guardian.control("status").output.contains("common cause: "))

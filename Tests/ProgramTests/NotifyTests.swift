@@ -221,7 +221,8 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `WATCHDOG_USEC in range sets another pace, out of range is dropped, and trigger is a death (C6)`() async throws {
+    func `WATCHDOG_USEC in range sets another pace, out of range is dropped, and trigger is a death (C6)`() async throws
+    {
       let (_, guardian, talker) = try await alone("ready: notify\nwatchdog: 20s\nrestart: on-crash\n")
       try talker.tell(
         "say('READY=1')\nfor v in ['0', '1', '18446744073709551615', 'x']: say('WATCHDOG_USEC=' + v)\nnote(barrier())")
@@ -236,7 +237,9 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `STATUS of broken UTF-8, escapes and great length is bounded and harmless wherever it is shown (C8)`() async throws {
+    func `STATUS of broken UTF-8, escapes and great length is bounded and harmless wherever it is shown (C8)`()
+      async throws
+    {
       let (_, guardian, talker) = try await alone("ready: notify\n")
       try talker.tell("s.send(b'STATUS=\\xff\\xfe\\x1b[31mred\\x07 ' + b'y' * 3000)\nnote(barrier())")
       try await talker.hears("True")
@@ -249,7 +252,9 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `descriptors are closed, whatever they came with, and a barrier is lifted when all before it is handled (C9)`() async throws {
+    func `descriptors are closed, whatever they came with, and a barrier is lifted when all before it is handled (C9)`()
+      async throws
+    {
       let (_, guardian, talker) = try await alone("ready: notify\n")
       try talker.tell("say('READY=1')\nnote(barrier())")
       try await talker.hears("True")
@@ -280,7 +285,8 @@ extension Programs {
       let guardian = try await Guardian(
         scratch,
         services: [
-          "loud": loud.yaml("ready: notify\n"), "quiet": quiet.yaml("ready: notify\nbackoff: {first: 0s}\nescalation: off\n"),
+          "loud": loud.yaml("ready: notify\n"),
+          "quiet": quiet.yaml("ready: notify\nbackoff: {first: 0s}\nescalation: off\n"),
         ])
       try await loud.isThere()
       try await quiet.isThere()
@@ -299,7 +305,8 @@ extension Programs {
       var worst = Duration.zero
       let clock = ContinuousClock()
       for round in 1...5 {
-        try quiet.tell("say('READY=1')\nt = time.time(); ok = barrier(); note('%d %s' % (\(round), ok and time.time() - t < 0.5))")
+        try quiet.tell(
+          "say('READY=1')\nt = time.time(); ok = barrier(); note('%d %s' % (\(round), ok and time.time() - t < 0.5))")
         try await quiet.hears("\(round) True")
         let starts = quiet.heard.count { $0.hasPrefix("pid") }
         let began = clock.now
@@ -320,14 +327,17 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `what was said while guardian was stopped is handled in order when it goes on, and no watchdog bites (C11)`() async throws {
+    func `what was said while guardian was stopped is handled in order when it goes on, and no watchdog bites (C11)`()
+      async throws
+    {
       let (_, guardian, talker) = try await alone("ready: notify\nwatchdog: 2s\n")
       try talker.tell("say('READY=1')\nnote(barrier())")
       try await talker.hears("True")
       let run = try await guardian.status("talker")["run"].string
       kill(guardian.process.pid, SIGSTOP)
       try talker.tell(
-        "s.setblocking(False)\nfor i in range(2000):\n  try: say('WATCHDOG=1\\nSTATUS=%d' % i); last = i\n  except BlockingIOError: break\nnote('full')")
+        "s.setblocking(False)\nfor i in range(2000):\n  try: say('WATCHDOG=1\\nSTATUS=%d' % i); last = i\n  except BlockingIOError: break\nnote('full')"
+      )
       try await talker.hears("full")
       try await Task.sleep(for: .seconds(4))
       kill(guardian.process.pid, SIGCONT)
@@ -374,7 +384,9 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `a reload by command knows the main process, is waited for, and fails when it fails, hangs or is not there`() async throws {
+    func `a reload by command knows the main process, is waited for, and fails when it fails, hangs or is not there`()
+      async throws
+    {
       let scratch = try Scratch()
       let talker = try Talker(scratch, "talker")
       let script = scratch.path + "/reload.sh"
@@ -411,7 +423,9 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `a reload under way survives guardian's death and its upgrade, and the client of the upgrade gets its answer`() async throws {
+    func `a reload under way survives guardian's death and its upgrade, and the client of the upgrade gets its answer`()
+      async throws
+    {
       let scratch = try Scratch()
       let talker = try Talker(scratch, "talker")
       let go = scratch.path + "/go"
@@ -419,7 +433,8 @@ extension Programs {
         scratch,
         services: [
           "talker": talker.yaml(
-            "reload: [/bin/sh, -c, \"touch \(scratch.path)/begun; while ! test -e \(go); do sleep 0.05; done; exit 0\"]\n")
+            "reload: [/bin/sh, -c, \"touch \(scratch.path)/begun; while ! test -e \(go); do sleep 0.05; done; exit 0\"]\n"
+          )
         ])
       try await guardian.wait(for: "talker", "settles") { $0["settled"].bool == true }
       func reload(_ output: String) throws -> Process {
@@ -451,12 +466,16 @@ extension Programs {
     // MARK: A newline
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `a newline on its descriptor makes it ready, also when guardian was killed before, and no SIGPIPE ends it`() async throws {
+    func `a newline on its descriptor makes it ready, also when guardian was killed before, and no SIGPIPE ends it`()
+      async throws
+    {
       let (_, guardian, talker) = try await alone("ready: {fd: 7}\nstart-timeout: 60s\nstartup-window: 60s\n")
       #expect(try await guardian.status("talker")["phase"].string == "starting")
       guardian.kill()
       // Said while nobody listens.
-      try talker.tell("signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.write(7, b'a word without an end')\nos.write(7, b'\\n')\nnote('said')")
+      try talker.tell(
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\nos.write(7, b'a word without an end')\nos.write(7, b'\\n')\nnote('said')"
+      )
       try await talker.hears("said")
       try await guardian.startAgain()
       let ready = try await guardian.wait(for: "talker", "is ready") { $0["phase"].string == "running" }
@@ -465,7 +484,9 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `a newline that went with its descriptor while guardian was away is not known, and the run settles by age`() async throws {
+    func `a newline that went with its descriptor while guardian was away is not known, and the run settles by age`()
+      async throws
+    {
       let (_, guardian, talker) = try await alone("ready: {fd: 7}\nstart-timeout: 60s\nstartup-window: 3s\n")
       guardian.kill()
       try talker.tell("os.write(7, b'\\n')\nos.close(7)\nnote('said')")

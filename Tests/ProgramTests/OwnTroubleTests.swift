@@ -17,7 +17,9 @@ extension Programs {
       return seen
     }
 
-    @Test func `E1, CASES 80: out of descriptors the surplus waits, and guardianctl is answered all the time`() async throws {
+    @Test func `E1, CASES 80: out of descriptors the surplus waits, and guardianctl is answered all the time`()
+      async throws
+    {
       let scratch = try Scratch()
       var services: [String: String] = [:]
       for number in 0..<100 { services["s\(number)"] = steady }
@@ -132,7 +134,8 @@ extension Programs {
     }
 
     @Test(.enabled(if: isRoot, "not shown: needs root"))
-    func `E2, CASES 76: pids.max is named with its value; what dies under it waits, without a strike, until there is room`()
+    func
+      `E2, CASES 76: pids.max is named with its value; what dies under it waits, without a strike, until there is room`()
       async throws
     {
       guard let group = Tasks() else {

@@ -137,7 +137,8 @@ extension Programs {
       try expect("sleeping", "none")
     }
 
-    @Test func `each run has a control group below guardian's, which is where guardian left it, and holds what escapes`()
+    @Test
+    func `each run has a control group below guardian's, which is where guardian left it, and holds what escapes`()
       throws
     {
       try expect("process-set", "process-set control group below /system.slice/guardian.service, cgroup.kill")
