@@ -342,13 +342,17 @@ struct Checker {
     func decide() -> Verdict {
       if models[index].stopIntended || shuttingDown { return .nothing }
       if models[index].heldUntil != nil { return .anything }
-      // What goes by itself and has to be helped goes clean or not; either reading is accepted.
-      if models[index].leaving, models[index].signalled { return .anything }
       if models[index].wanted != .up { return .anything }
       if death.traced { return .nothing }
       // A trial that somebody killed is no observation, and is repeated whatever `restart` says.
       if spec.restart == .never { return fatal || models[index].kind == .trial ? .anything : .nothing }
       if fatal { return .anything }
+      // What goes by itself, cleanly, and had to be helped: whether that is clean is open, and either reading is accepted.
+      if models[index].leaving, models[index].signalled, clean {
+        if settled { models[index].possiblyLate.append(now) }
+        if models[index].possiblyLate.count > spec.late.budget + 1 { models[index].possiblyLate.removeFirst() }
+        return .anything
+      }
       if !models[index].signalled {
         if clean, spec.kind == .task {
           // A task that has ended well is as good as a settled run.
