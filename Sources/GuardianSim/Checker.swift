@@ -94,6 +94,8 @@ struct Checker {
     /// The run has said that it goes by itself.
     var leaving = false
     var spawnSeen = false
+    /// Its process is defined anew since it was started: its end starts the new one, perhaps after a wait in line.
+    var changed = false
     var releasedAt: Nanoseconds?
     /// Something entitles the machine to quarantine without the last strike.
     var mayQuarantine = false
@@ -222,7 +224,10 @@ struct Checker {
     case .defined(let spec):
       let before = models[index].spec
       models[index].spec = spec
-      if spec.process != before.process { freshened(index) }
+      if spec.process != before.process {
+        freshened(index)
+        models[index].changed = true
+      }
     case .removed:
       models[index].wanted = .down
       models[index].stopIntended = true
@@ -726,6 +731,7 @@ struct Checker {
     models[index].leaving = false
     models[index].stopIntended = false
     models[index].spawnSeen = true
+    models[index].changed = false
     models[index].trialByOperator = models[index].permit
     models[index].permit = false
     models[index].triesMost += 1
@@ -1024,14 +1030,15 @@ struct Checker {
     case .strike:
       // What died had been changed meanwhile, so that nothing is held against the new one.
       try check(
-        strike != nil || released || notCounted, index, now,
+        strike != nil || released || notCounted || models[index].changed, index, now,
         "a death before settled, or beyond the budget, and no strike")
     case .late:
       try check(late != nil && strike == nil, index, now, "a late death within the budget, recorded otherwise")
     case .nothing: try check(strike == nil && late == nil, index, now, "a death that must not count was counted")
     case .either:
       try check(
-        strike != nil || late != nil || released || notCounted, index, now, "a late death was not counted at all")
+        strike != nil || late != nil || released || notCounted || models[index].changed, index, now,
+        "a late death was not counted at all")
     case .anything: break
     }
     let step = models[index].step
