@@ -229,6 +229,7 @@ struct Checker {
         models[index].changed = true
       }
     case .removed:
+      if !models[index].executed { models[index].underWaySince = nil }
       models[index].wanted = .down
       models[index].stopIntended = true
       models[index].permit = false
@@ -279,6 +280,12 @@ struct Checker {
   mutating func ordered(_ verb: Command.Verb, on index: Int, request: UInt64?, now: Nanoseconds, boot: Nanoseconds) {
     if let request { requests[request] = PendingRequest(service: index, since: now) }
     let quarantined = models[index].step == .quarantine
+    switch verb {
+    case .stop, .restart:
+      // What has not come to its exec gets its signal then, but is under way no more.
+      if !models[index].executed { models[index].underWaySince = nil }
+    case .start, .release, .reset, .reload, .hold: break
+    }
     switch verb {
     case .start, .restart:
       models[index].wanted = .up
@@ -875,7 +882,9 @@ struct Checker {
       try check(!models[index].mainAlive, index, now, "stopped or finished while alive")
       models[index].badSince = nil
       if case .finished = kind { models[index].finished = true }
-    case .leaving: models[index].leaving = true
+    case .leaving:
+      models[index].leaving = true
+      models[index].underWaySince = nil
     case .watchdogSet, .mainMoved: break
     case .ready(let run):
       guard models[index].run == run, models[index].spec.ready == .check else { break }
