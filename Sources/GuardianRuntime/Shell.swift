@@ -120,6 +120,8 @@ final class Shell {
   private static let stall = Duration.milliseconds(500)
   /// Streams beyond this are more than journald takes by default (its own limit is 4,096).
   private static let manyStreams = 2000
+  /// Of the configuration's diagnostics, in each answer to `status`.
+  private static let diagnosticsShown = 100
 
   private struct Reload {
     var mode: ReloadMode
@@ -949,7 +951,15 @@ final class Shell {
     answer.state = stateName
     if case .volatile(let why) = storeState { answer.warnings.append("the state is not kept: \(why)") }
     if store.droppedEvents > 0 { answer.warnings.append("\(store.droppedEvents) events were lost to the history") }
-    answer.diagnostics = definitions.diagnostics
+    answer.diagnostics = Array(definitions.diagnostics.prefix(Self.diagnosticsShown))
+    // Every answer has them, and thousands of services may have one each. What is an error goes before what is not.
+    if definitions.diagnostics.count > Self.diagnosticsShown {
+      let errors = definitions.diagnostics.lazy.filter { $0.severity == .error }.prefix(Self.diagnosticsShown)
+      let rest = definitions.diagnostics.lazy.filter { $0.severity != .error }
+      answer.diagnostics = Array(errors) + rest.prefix(Self.diagnosticsShown - errors.count)
+      answer.warnings.append(
+        "of \(definitions.diagnostics.count) diagnostics \(Self.diagnosticsShown) are shown; 'guardianctl check' lists all")
+    }
     answer.warnings += surroundings.warnings + (unitAdvice?.warnings ?? [])
     if definitions.directoryIsUnusable {
       answer.warnings.append("the configuration directory cannot be used: no service was added, changed or removed")

@@ -57,7 +57,7 @@ func many(_ count: Int, _ place: Place, _ reports: Reports) throws {
   let rate = 2_000, concurrent = 128
   print("\n\(count) services, governor: {starts-per-second: \(rate), concurrent: \(concurrent)}")
   let supervisor = try Supervisor(
-    .guardian, count: count, mode: "stay", reports: reports, place: place, window: "1s",
+    .guardian, count: count, mode: "stay", reports: reports, place: place, window: "200ms",
     host: "governor: {starts-per-second: \(rate), concurrent: \(concurrent)}")
   let ctl = ["\(place.programs)/guardianctl", "--runtime", supervisor.runtime]
 
