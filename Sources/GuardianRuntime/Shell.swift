@@ -958,7 +958,8 @@ final class Shell {
       let rest = definitions.diagnostics.lazy.filter { $0.severity != .error }
       answer.diagnostics = Array(errors) + rest.prefix(Self.diagnosticsShown - errors.count)
       answer.warnings.append(
-        "of \(definitions.diagnostics.count) diagnostics \(Self.diagnosticsShown) are shown; 'guardianctl check' lists all")
+        "of \(definitions.diagnostics.count) diagnostics \(Self.diagnosticsShown) are shown; 'guardianctl check' lists all"
+      )
     }
     answer.warnings += surroundings.warnings + (unitAdvice?.warnings ?? [])
     if definitions.directoryIsUnusable {

@@ -13,8 +13,9 @@ extension Programs {
       let orphan = try await run(["/bin/sh", "-c", "sleep 0.1 >/dev/null & echo $!"])
       guard let pid = Int32(orphan.output.trimmed) else { throw Failure("no orphan: \(orphan)") }
       try await eventually("the orphan ends") { isAlive(pid) ? nil : () }
-      return (try? await eventually("the orphan is reaped", seconds: 2) { Files.exists("/proc/\(pid)") ? nil : () })
-        != nil
+      // Well within the time that guardian waits for it.
+      for _ in 0..<30 where Files.exists("/proc/\(pid)") { usleep(10_000) }
+      return !Files.exists("/proc/\(pid)")
     }
 
     @Test func `a running service goes on untouched and is taken over, and its end and exit status are noticed`()
@@ -42,7 +43,9 @@ extension Programs {
       if try await orphansAreReaped() {
         #expect(ended["last_end"]["code"].int == 42, "\(ended)")
       } else {
-        #expect(ended["last_end"]["cause"].string == "unknown", "\(ended)")
+        // Some first processes come round to it now and then: in time, or too late.
+        let end = ended["last_end"]
+        #expect(end["cause"].string == "unknown" || end["code"].int == 42, "\(ended)")
       }
       try await guardian.stop()
     }
