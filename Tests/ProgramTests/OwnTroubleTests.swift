@@ -86,7 +86,9 @@ extension Programs {
     @Test(.enabled(if: isRoot, "not shown: needs root"))
     func `E2, CASES 77: RLIMIT_NPROC of another user is named with its value, and waited out`() async throws {
       let scratch = try Scratch()
-      let user = User(name: "4731", uid: 4731, gid: 4731)
+      // Nobody else's, and not that of another run of this test, which may have left somebody behind.
+      let number = 1_000_000 + UInt32(getpid())
+      let user = User(name: "\(number)", uid: number, gid: number)
       let guardian = try await Guardian(
         scratch, services: ["web": steady, "other": steady], user: user,
         // Of a user with no other processes: guardian with its three threads, and one service.
