@@ -23,6 +23,7 @@ package struct Fleet: Sendable {
 
   /// By `ServiceID.index`; nil once forgotten. A number is never given out twice.
   private var machines: [ServiceMachine?] = []
+  private var tallies: [Tally] = []
   private var numbers: [ServiceName: Int] = [:]
   /// The entries of `numbers` by name: every look at the fleet wants them so, and only a reload changes them.
   private var inOrder: [(name: ServiceName, id: ServiceID)] = []
@@ -76,6 +77,7 @@ package struct Fleet: Sendable {
     number(spec.name, index)
     if machines[index]?.isSuspect ?? false { care.suspects.append(index) }
     schedule(index, machines[index]?.nextDeadline ?? (nil, nil))
+    tallies.append(machines[index]?.tally ?? Tally(word: .stopped, held: false, waitsForOthers: false))
     dependencies.added(index, named: spec.name)
     defineDependencies(of: index)
     followUp(now: now)
@@ -418,6 +420,7 @@ package struct Fleet: Sendable {
       }
     }
     schedule(index, forgotten ? (nil, nil) : turn.due)
+    if let tally = turn.tally { tallies[index] = tally }
     if dependencies.concerns(index) {
       machines[index]?.sharesBlame = false
       noteStanding(of: index)
@@ -466,6 +469,7 @@ package struct Fleet: Sendable {
         take(index, now: now) { $0.neighboursChanged(&$1) }
       } else if changed {
         revision &+= 1
+        if let tally = machines[index]?.tally { tallies[index] = tally }
         noteStanding(of: index)
         giveUpHope(index)
       }
@@ -479,8 +483,7 @@ package struct Fleet: Sendable {
     machine.obstacle = dependencies.obstacle(of: index)
     var turn = newTurn(now)
     what(&machine, &turn)
-    turn.due = machine.nextDeadline
-    turn.standing = machine.startStanding
+    machine.close(&turn)
     machines[index] = machine
     absorb(&turn, index)
   }
@@ -705,7 +708,18 @@ package struct Fleet: Sendable {
 
   package func summary() -> FleetSummary {
     var summary = FleetSummary()
-    for (_, id) in inOrder { machines[id.index]?.count(into: &summary) }
+    // One more than is shown: whether there are more is shown too.
+    var names: [[String]] = Array(repeating: [], count: Tally.Word.allCases.count), held: [String] = []
+    for (name, id) in inOrder {
+      let tally = tallies[id.index]
+      summary.count(tally)
+      if tally.held, held.count < 4 { held.append(name.text) }
+      guard names[Int(tally.word.rawValue)].count < 4 else { continue }
+      let obstacle = tally.waitsForOthers ? machines[id.index]?.obstacle : nil
+      names[Int(tally.word.rawValue)].append(obstacle.map { "\(name) for \($0.name)" } ?? name.text)
+    }
+    for word in Tally.Word.allCases { summary.names[word.text] = names[Int(word.rawValue)] }
+    summary.names["held"] = held
     return summary
   }
 

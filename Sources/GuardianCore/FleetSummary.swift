@@ -1,64 +1,76 @@
 package import GuardianModel
 
+/// What a service counts as in the line about all of them.
+///
+/// The fleet keeps one for each: the line is asked for with every answer to guardianctl, and a look at ten thousand
+/// machines would cost more than all the rest of the answer.
+struct Tally: Hashable, Sendable {
+  enum Word: UInt8, CaseIterable, Sendable {
+    case settled, degraded, running, starting, waiting, backingOff, repairing, stopping, quarantined, crashed, finished
+    case stopped
+  }
+  var word: Word
+  var held: Bool
+  var waitsForOthers: Bool
+}
+
+extension Tally.Word {
+  var text: String {
+    switch self {
+    case .settled: "settled"
+    case .degraded: "degraded"
+    case .running: "running"
+    case .starting: "starting"
+    case .waiting: "waiting"
+    case .backingOff: "backing-off"
+    case .repairing: "repairing"
+    case .stopping: "stopping"
+    case .quarantined: "quarantined"
+    case .crashed: "crashed"
+    case .finished: "finished"
+    case .stopped: "stopped"
+    }
+  }
+}
+
 extension ServiceMachine {
-  func count(into summary: inout FleetSummary) {
-    summary.total += 1
-    let word: String
-    switch phase {
-    case .stopped:
-      summary.stopped += 1
-      word = "stopped"
-    case .finished:
-      summary.finished += 1
-      if finishedBadly { summary.crashed += 1 }
-      word = finishedBadly ? "crashed" : "finished"
-    case .waiting:
-      summary.waiting += 1
-      word = "waiting"
-    case .starting:
-      summary.starting += 1
-      word = "starting"
-    case .running(let run):
-      if run.pluginsOff {
-        summary.degraded += 1
-        word = "degraded"
-      } else if run.settled {
-        summary.settled += 1
-        word = "settled"
-      } else {
-        summary.running += 1
-        word = "running"
+  var tally: Tally {
+    let word: Tally.Word =
+      switch phase {
+      case .stopped: .stopped
+      case .finished: finishedBadly ? .crashed : .finished
+      case .waiting: .waiting
+      case .starting: .starting
+      case .running(let run): run.pluginsOff ? .degraded : run.settled ? .settled : .running
+      case .backingOff: .backingOff
+      case .repairing: isPreparing ? .starting : .repairing
+      case .stopping: .stopping
+      case .quarantined: .quarantined
       }
-    case .backingOff:
-      summary.backingOff += 1
-      word = "backing-off"
-    case .repairing where isPreparing:
-      summary.starting += 1
-      word = "starting"
-    case .repairing:
-      summary.repairing += 1
-      word = "repairing"
-    case .stopping:
-      summary.stopping += 1
-      word = "stopping"
-    case .quarantined:
-      summary.quarantined += 1
-      word = "quarantined"
+    return Tally(word: word, held: held, waitsForOthers: word == .waiting && waitsForOthers && obstacle != nil)
+  }
+}
+
+extension FleetSummary {
+  mutating func count(_ tally: Tally) {
+    total += 1
+    switch tally.word {
+    case .settled: settled += 1
+    case .degraded: degraded += 1
+    case .running: running += 1
+    case .starting: starting += 1
+    case .waiting: waiting += 1
+    case .backingOff: backingOff += 1
+    case .repairing: repairing += 1
+    case .stopping: stopping += 1
+    case .quarantined: quarantined += 1
+    case .crashed:
+      finished += 1
+      crashed += 1
+    case .finished: finished += 1
+    case .stopped: stopped += 1
     }
-    func name(_ word: String) {
-      if summary.names[word, default: []].count < 4 { summary.names[word, default: []].append(spec.name.text) }
-    }
-    if case .waiting = phase, waitsForOthers, let obstacle {
-      if summary.names[word, default: []].count < 4 {
-        summary.names[word, default: []].append("\(spec.name) for \(obstacle.name)")
-      }
-    } else {
-      name(word)
-    }
-    if held {
-      summary.held += 1
-      name("held")
-    }
+    if tally.held { held += 1 }
   }
 }
 

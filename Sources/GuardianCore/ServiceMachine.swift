@@ -297,6 +297,8 @@ package struct Turn {
   var allowance = Governor.Allowance.unlimited
   var starts = 0
   var standing = StartStanding.none
+  /// Nil: as it was.
+  var tally: Tally?
   /// A common cause is going on: nothing is a strike, and nothing moves up.
   var frozen = false
   /// It has settled, or was found settled; it has had what would be a strike.
@@ -357,8 +359,7 @@ extension ServiceMachine {
     case .watchdogPinged(let run):
       // Nothing of it is kept, so nothing is saved.
       watchdogPinged(run, &turn)
-      turn.due = nextDeadline
-      turn.standing = startStanding
+      close(&turn)
       return
     case .watchdogTriggered(let run):
       switch phase {
@@ -416,8 +417,14 @@ extension ServiceMachine {
       watched = watch
       turn.actions.append(.watch(watch))
     }
+    close(&turn)
+  }
+
+  /// Says what the fleet wants to know after each turn.
+  func close(_ turn: inout Turn) {
     turn.due = nextDeadline
     turn.standing = startStanding
+    turn.tally = tally
   }
 
   /// Makes the record durable; many changes within a turn are one save.

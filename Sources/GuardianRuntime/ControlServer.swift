@@ -449,24 +449,24 @@ final class ControlServer {
   }
 
   private func list(_ wanted: [String]?, brief: Bool, _ call: ControlCall, _ client: Client) {
-    let all = shell.allNames
-    var names = all
+    let names: [ServiceName]
     var missing: [String] = []
     if let wanted, !wanted.isEmpty {
-      let known = Set(all)
       var found = Set<ServiceName>()
       for text in wanted {
         if text.hasPrefix("@") {
           let members = ServiceName(String(text.dropFirst())).map(shell.names) ?? []
           if members.isEmpty { missing.append(text) }
           found.formUnion(members)
-        } else if let name = ServiceName(text), known.contains(name) {
+        } else if let name = ServiceName(text), shell.knows(name) {
           found.insert(name)
         } else {
           missing.append(text)
         }
       }
       names = found.sorted()
+    } else {
+      names = shell.allNames
     }
     if call.oneway { return }
     if names.count > Reply.chunk, !call.more { return Reply.error(.expectedMore, into: &client.output) }

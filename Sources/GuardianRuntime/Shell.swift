@@ -873,6 +873,8 @@ final class Shell {
     return all
   }
 
+  func knows(_ name: ServiceName) -> Bool { fleet.id(named: name) != nil || definitions.broken[name] != nil }
+
   /// Of a group's services.
   func names(of group: ServiceName) -> [ServiceName] { fleet.members(of: group).compactMap { names[$0] } }
 

@@ -17,8 +17,13 @@ enum Place {
   static let repository: String = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3)
     .joined(separator: "/")
 
-  /// Where `guardian` and its sisters have been built: beside the running test.
+  /// Where `guardian` and its sisters have been built: beside the running test, unless it is told otherwise, as in
+  /// `GUARDIAN_PROGRAMS=.build/release` for figures.
   static let products: String = {
+    if let other = getenv("GUARDIAN_PROGRAMS") {
+      let path = String(cString: other)
+      return path.hasPrefix("/") ? path : repository + "/" + path
+    }
     var buffer = [UInt8](repeating: 0, count: 4_096)
     let length = readlink("/proc/self/exe", &buffer, buffer.count)
     let own = length > 0 ? parent(String(decoding: buffer.prefix(length), as: UTF8.self)) : ""
