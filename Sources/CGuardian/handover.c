@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -33,15 +34,31 @@ int guardian_pidfd_end(int pidfd, int *wait_status) {
 
 int guardian_memfd(const char *name) {
   int made = memfd_create(name, MFD_CLOEXEC);
-  return made < 0 ? -errno : made;
+  if (made >= 0) return made;
+  int error = errno;
+  if (error != ENOSYS && error != EPERM) return -error;
+  static const char *const places[] = {"/dev/shm", "/run", "/tmp", "/var/tmp"};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    made = open(places[i], O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (made >= 0) return made;
+  }
+  return -error;
 }
+
+// Flags that there will never be: a kernel that knows the call finds them wrong.
+int guardian_has_memfd(void) { return memfd_create("", ~0u) < 0 && errno == EINVAL; }
 
 int guardian_exec(int descriptor, const char *path, char *const *argv, char *const *envp) {
   if (descriptor < 0)
     execve(path, argv, envp);
   else
     // Not fexecve: its way round by /proc needs a /proc.
-    syscall(SYS_execveat, descriptor, "", argv, envp, AT_EMPTY_PATH);
+    if (syscall(SYS_execveat, descriptor, "", argv, envp, AT_EMPTY_PATH) < 0 && (errno == ENOSYS || errno == EPERM)) {
+      // Only where it must be.
+      char link[40];
+      snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+      execve(link, argv, envp);
+    }
   return -errno;
 }
 

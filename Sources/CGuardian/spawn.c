@@ -335,8 +335,8 @@ GUARDIAN_RAW static long clone_child(uint64_t flags, char *stack, int *pidfd, st
   long answer = raw_clone(SYS_clone3, (long)&arguments, into ? CLONE_ARGS_SIZE_VER2 : CLONE_ARGS_SIZE_VER0, 0, child,
                           birth);
   // Born elsewhere is not what was asked for.
-  if (answer != -ENOSYS || into) return answer;
-  // Older filters of containers say that there is no clone3; the older call can do the same.
+  if ((answer != -ENOSYS && answer != -EPERM) || into) return answer;
+  // Filters of containers say that there is no clone3, or that it is forbidden; the older call can do the same.
   return raw_clone(SYS_clone, (long)(flags | CLONE_PIDFD | SIGCHLD), (long)(stack ? stack + STACK_SIZE : 0),
                    (long)pidfd, child, birth);
 }

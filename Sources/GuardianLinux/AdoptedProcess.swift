@@ -17,14 +17,18 @@ package enum BootID {
 /// be a zombie; its new parent (the nearest subreaper, or the machine's first process) reaps it a moment later, and only
 /// then the kernel tells how it ended, and says EPOLLHUP (6.9 and newer). So: on EPOLLIN ask `exitStatus()`; on nil watch
 /// for `[]` instead (EPOLLHUP is reported unasked, and EPOLLIN would come again at once), and ask again then. Where
-/// `exitStatus()` is nil after a second, nobody reaps there: ask `exitStatus(patient: false)`.
+/// `exitStatus()` is nil after a second, nobody reaps there: ask `exitStatus(patient: false)`. Where neither the kernel
+/// nor a filter knows pidfd_open, `pidfd` cannot be watched (EPERM): ask `hasEnded` now and then.
 package final class AdoptedProcess {
   package let pid: Int32
   /// Clock ticks since boot.
   package let startTicks: UInt64
   private let handle: OwnedFD
+  /// Where there are no pidfds the handle is a directory, which nobody can wait for.
+  private let isDirectory: Bool
 
   private init(_ handle: consuming OwnedFD, _ look: ProcessLook) {
+    isDirectory = guardian_is_proc_handle(handle.number) != 0
     self.handle = handle
     pid = look.pid
     startTicks = look.startTicks
@@ -62,7 +66,13 @@ package final class AdoptedProcess {
   package var pidfd: Int32 { handle.number }
 
   /// Died, and perhaps not reaped yet.
-  package var hasEnded: Bool { events & Int16(POLLIN) != 0 }
+  package var hasEnded: Bool {
+    if isDirectory {
+      guard let look = ProcessLook(pid), look.startTicks == startTicks else { return true }
+      return look.isDead
+    }
+    return events & Int16(POLLIN) != 0
+  }
 
   /// The kernel's last news is out. Before Linux 6.9 never true.
   package var isReaped: Bool { events & Int16(POLLHUP) != 0 }

@@ -17,6 +17,38 @@ package enum Capabilities {
   }
 }
 
+/// Calls that guardian would rather use, and does without where an older kernel lacks them or a filter forbids them.
+package enum KernelCalls {
+  package struct Missing: Hashable, Sendable {
+    package var call: String
+    /// What holds then, as the end of a sentence.
+    package var instead: String
+  }
+
+  /// Asked once, when guardian starts. Each call is made in a way that does nothing.
+  package static let missing: [Missing] = {
+    let calls: [(here: Bool, Missing)] = [
+      (
+        guardian_has_clone3() == 1,
+        Missing(call: "clone3", instead: "children are born by clone, without control groups")
+      ),
+      (
+        guardian_has_pidfd_open() == 1,
+        Missing(
+          call: "pidfd_open",
+          instead: "processes of an earlier guardian are held by /proc, and their end is noticed within a second")
+      ),
+      (guardian_has_pidfd_signal() == 1, Missing(call: "pidfd_send_signal", instead: "signals go by number")),
+      (guardian_has_close_range() == 1, Missing(call: "close_range", instead: "descriptors are closed one by one")),
+      (
+        guardian_has_memfd() == 1,
+        Missing(call: "memfd_create", instead: "an upgrade hands its state over in a file without a name")
+      ),
+    ]
+    return calls.filter { !$0.here }.map(\.1)
+  }()
+}
+
 /// A process as its `status` file has it.
 package enum ProcessState: Hashable, Sendable {
   case alive, stopped, dumping

@@ -1,5 +1,19 @@
 import Glibc
 
+/// Writes `bytes` to the end, however few the kernel takes at a time. write(2).
+///
+/// - Returns: False where it did not get that far: errno says why.
+@discardableResult package func writeAll(_ bytes: [UInt8], to descriptor: Int32) -> Bool {
+  var rest = bytes[...]
+  while !rest.isEmpty {
+    let written = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+    if written < 0 && errno == EINTR { continue }
+    guard written > 0 else { return false }
+    rest = rest.dropFirst(written)
+  }
+  return true
+}
+
 /// Small files read whole, as those of /proc.
 package enum FileText {
   /// Nil where it cannot be opened or read, or is longer than `limit` bytes.

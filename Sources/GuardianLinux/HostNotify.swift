@@ -15,7 +15,7 @@ package final class HostNotify {
   /// Nil where nobody wants to be told. NOTIFY_SOCKET stays in guardian's own environment, where libsystemd looks for it;
   /// children get one that is built for them, so none can speak for guardian.
   package init?() {
-    let path = getenv("NOTIFY_SOCKET").map { String(cString: $0) }
+    let path = Self.address
     let period = getenv("WATCHDOG_USEC").flatMap { UInt64(String(cString: $0)) }
     let owner = getenv("WATCHDOG_PID").flatMap { Int32(String(cString: $0)) }
     guard let path, path.hasPrefix("/") || path.hasPrefix("@"), let address = UnixAddress(path) else { return nil }
@@ -32,6 +32,14 @@ package final class HostNotify {
   }
 
   deinit { close(probe) }
+
+  private static var address: String? { getenv("NOTIFY_SOCKET").map { String(cString: $0) } }
+
+  /// What NOTIFY_SOCKET says, where that is no address to which anything can be sent.
+  package static var unusableAddress: String? {
+    guard let address, !address.isEmpty else { return nil }
+    return (address.hasPrefix("/") || address.hasPrefix("@")) && UnixAddress(address) != nil ? nil : address
+  }
 
   /// One datagram of `NAME=value` lines.
   ///

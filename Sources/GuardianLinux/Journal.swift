@@ -27,9 +27,13 @@ package enum Journal {
     guard address.withRaw({ connect(made, $0, $1) }) == 0 else { throw fail() }
     shutdown(made, Int32(SHUT_RD))
     // Identifier, unit, priority, level prefix, and no forwarding to syslog, kmsg or console.
-    let header = Array("\(identifier)\n\n6\n1\n0\n0\n0\n".utf8)
-    let sent = send(made, header, header.count, Int32(MSG_NOSIGNAL))
-    guard sent == header.count else { throw fail() }
+    var header = Array("\(identifier)\n\n6\n1\n0\n0\n0\n".utf8)[...]
+    while !header.isEmpty {
+      let sent = header.withUnsafeBytes { send(made, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+      if sent < 0 && errno == EINTR { continue }
+      guard sent > 0 else { throw fail() }
+      header = header.dropFirst(sent)
+    }
     // The run shares this file description and expects a descriptor that blocks.
     guard fcntl(made, F_SETFL, 0) == 0 else { throw fail() }
     return made
@@ -90,10 +94,16 @@ package enum StandardError {
 
   /// - Returns: False where it would have blocked or failed; nothing, or only a part, was written then.
   package static func write(_ text: String) -> Bool {
-    var ready = pollfd(fd: 2, events: Int16(POLLOUT), revents: 0)
-    // A pipe that polls as writable takes PIPE_BUF bytes without blocking; a line of guardian's is shorter.
-    guard poll(&ready, 1, 0) == 1, ready.revents & Int16(POLLOUT) != 0 else { return false }
-    let bytes = Array(text.utf8.prefix(4096))
-    return Glibc.write(2, bytes, bytes.count) == bytes.count
+    var rest = Array(text.utf8.prefix(4096))[...]
+    while !rest.isEmpty {
+      var ready = pollfd(fd: 2, events: Int16(POLLOUT), revents: 0)
+      // A pipe that polls as writable takes PIPE_BUF bytes without blocking; a line of guardian's is shorter.
+      guard poll(&ready, 1, 0) == 1, ready.revents & Int16(POLLOUT) != 0 else { return false }
+      let written = rest.withUnsafeBytes { Glibc.write(2, $0.baseAddress, $0.count) }
+      if written < 0 && errno == EINTR { continue }
+      guard written > 0 else { return false }
+      rest = rest.dropFirst(written)
+    }
+    return true
   }
 }

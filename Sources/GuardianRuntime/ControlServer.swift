@@ -390,7 +390,11 @@ final class ControlServer {
     // The answer may come before `order` returns control to the loop, but never from inside of it.
     waiting[request] = key
     client.answering = .order(request, name: name, oneway: call.oneway)
-    guard let service = ServiceName(name), shell.order(command, named: service, request: request, wait: wait) else {
+    let pid = client.socket.peer.pid
+    guard let service = ServiceName(name),
+      // Each would wait for the other.
+      shell.order(command, named: service, request: request, wait: wait && !shell.isAwaited(pid, by: service))
+    else {
       waiting[request] = nil
       client.answering = .nothing
       if !call.oneway { Reply.error(unknown(name), into: &client.output) }

@@ -48,6 +48,12 @@ final class HookTable {
   var all: some Sequence<Hook> { hooks.values }
   func isHook(_ pid: Int32) -> Bool { byPid[pid] != nil }
 
+  /// `pid` is of a repair of that service, or of what runs before its start: the service waits for its end, so it must
+  /// not wait for the service.
+  func isAwaited(_ pid: Int32, by service: ServiceID) -> Bool {
+    hooks.values.contains { $0.service == service && !$0.isNotice && $0.child?.member(pid) != nil }
+  }
+
   func run(_ request: HookRequest, for service: ServiceID, spec: ServiceSpec?) {
     guard let spec else { return shell.post(service, .hookEnded(request.id, .aborted)) }
     let hook = Hook(request, service)
@@ -229,7 +235,7 @@ final class HookTable {
       _ = fcntl(readEnd.number, F_SETFL, 0)
       _ = fcntl(writeEnd.number, F_SETFL, O_NONBLOCK)
       let json = crashJSON(request)
-      _ = write(writeEnd.number, json, json.count)
+      writeAll(json, to: writeEnd.number)
       spawn.input = .descriptor(readEnd.number)
       let group = try shell.groups?.hook(request.id)
       var place: OwnedFD?

@@ -33,6 +33,11 @@ final class HostManager {
   ///
   /// - Parameter wake: Makes every subsystem show life, and a turn happen.
   init?(loop: EventLoop, log: OwnLog, wake: @escaping () -> Void, statusDue: @escaping () -> Void) throws(SystemError) {
+    if let address = HostNotify.unusableAddress {
+      log.note(
+        .warning,
+        "the service manager cannot be told anything: NOTIFY_SOCKET is no socket: \(printable(address, atMost: 128))")
+    }
     guard let notify = HostNotify() else { return nil }
     self.notify = notify
     self.loop = loop

@@ -41,7 +41,8 @@ package func guardianMain() -> Int32 {
 private func blockSignals() {
   var set = sigset_t()
   sigemptyset(&set)
-  for number in [SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD] { sigaddset(&set, number) }
+  // TTOU and TTIN too: a terminal that belongs to others for now is no reason to stop.
+  for number in [SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGCHLD, SIGTTOU, SIGTTIN] { sigaddset(&set, number) }
   pthread_sigmask(SIG_BLOCK, &set, nil)
   // A client or a pipe that goes away is an error of one write, and nothing in here means anything by USR1 or USR2.
   signal(SIGPIPE, SIG_IGN)

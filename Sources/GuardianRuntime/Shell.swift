@@ -852,6 +852,10 @@ final class Shell {
     fleetTold = true
     return true
   }
+  /// The process is of a hook for whose end the service waits.
+  func isAwaited(_ pid: Int32, by name: ServiceName) -> Bool {
+    fleet.id(named: name).map { hooks.isAwaited(pid, by: $0) } ?? false
+  }
   func abandon(_ request: RequestID) { fleet.abandon(request) }
 
   /// The answer says that it has stopped, or is not there any more.
@@ -907,7 +911,9 @@ final class Shell {
     } else if let limits = fleet.spec(of: id)?.process.groupLimits, !limits.isEmpty {
       status.notes.append("limits of memory, tasks and cpu-weight are not in force: no control groups")
     }
-    if watches.isBeyondBound(id) { status.notes.append("its program is not watched: too many watches already") }
+    if let why = watches.obstacle(id) {
+      status.notes.append("its program is not watched, a change is noticed by a reload and a trial: \(why)")
+    }
     return status
   }
 

@@ -114,6 +114,10 @@ struct Surroundings {
           ? "each run's own" : access("/proc/vmstat", R_OK) == 0 ? "host-wide counter" : "none"),
       .init("journal", Journal.exists ? "yes" : "no"),
       .init("proc", access("/proc/self/stat", R_OK) == 0 ? "mounted" : "not mounted"),
+      .init(
+        "kernel",
+        KernelCalls.missing.isEmpty
+          ? "has all calls that are used" : KernelCalls.missing.map { "no \($0.call): \($0.instead)" }.joined(separator: "; ")),
       .init("users", usersThatCanBeHad),
       .init("process-1", Process1.isHere ? "yes" : "no"),
     ]

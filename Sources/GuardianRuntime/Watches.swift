@@ -13,7 +13,8 @@ final class WatchTable {
   private unowned let shell: Shell
   private var watched: [ServiceID: Watched] = [:]
   private var directories: [String: (source: EventSource, services: Set<ServiceID>)] = [:]
-  private var beyondBound: Set<ServiceID> = []
+  /// Why these are not watched.
+  private var unwatched: [ServiceID: String] = [:]
   private var touched: Set<ServiceID> = []
   private var timer: EventSource?
 
@@ -27,7 +28,8 @@ final class WatchTable {
     timer = try? shell.loop.timer(.monotonic, priority: .time) { [unowned self] in look() }
   }
 
-  func isBeyondBound(_ id: ServiceID) -> Bool { beyondBound.contains(id) }
+  /// Nil where it is watched, or nothing of it is.
+  func obstacle(_ id: ServiceID) -> String? { unwatched[id] }
 
   /// Nil: watch nothing for this service any more.
   func set(_ id: ServiceID, path: String?) {
@@ -36,7 +38,7 @@ final class WatchTable {
   }
 
   private func remove(_ id: ServiceID) {
-    beyondBound.remove(id)
+    unwatched[id] = nil
     touched.remove(id)
     guard let old = watched.removeValue(forKey: id), var entry = directories[old.directory] else { return }
     entry.services.remove(id)
@@ -51,7 +53,7 @@ final class WatchTable {
         break
       }
       guard directories.count < Self.most else {
-        beyondBound.insert(id)
+        unwatched[id] = "guardian watches \(Self.most) directories already"
         return
       }
       let name = directory
@@ -63,7 +65,7 @@ final class WatchTable {
         break
       } catch {
         guard error.errno == ENOENT || error.errno == ENOTDIR, directory != "/" else {
-          beyondBound.insert(id)
+          unwatched[id] = Self.reason(error.errno)
           return
         }
         directory = Self.parent(of: directory)
@@ -93,6 +95,15 @@ final class WatchTable {
         // A missing directory may be there now, and is watched itself from here on.
         if watched[id]?.directory != Self.parent(of: path) { set(id, path: path) }
       }
+    }
+  }
+
+  private static func reason(_ code: Int32) -> String {
+    switch code {
+    case ENOSPC: "the user has too many watches (fs.inotify.max_user_watches)"
+    // Of guardian's own descriptors some are kept back, so that it is hardly those that are missing.
+    case EMFILE: "the user has too many inotify instances (fs.inotify.max_user_instances), or guardian too many open files"
+    default: ErrnoText.reason(code)
     }
   }
 

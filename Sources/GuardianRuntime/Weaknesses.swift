@@ -34,6 +34,9 @@ struct Weaknesses {
     } else {
       lines.append("guardian is uid \(geteuid()) and not root: all services run as that user, within its limits")
     }
+    for missing in KernelCalls.missing {
+      lines.append("\(missing.call) is not to be had (an older kernel, or a filter): \(missing.instead)")
+    }
     if !Journal.exists { lines.append("there is no journal: services write to guardian's own output") }
     if access("/proc/vmstat", R_OK) != 0 {
       lines.append("nobody counts deaths for want of memory: such a one looks like a kill")

@@ -128,6 +128,9 @@ struct Conversation {
     fleet.passTime(now: now)
     listen()
   }
+  /// Time goes by in which guardian has no turn: what is told next comes in the same turn as the deadlines of that time,
+  /// and before them.
+  mutating func passWithoutTurn(_ time: Duration) { now = now.advanced(by: time) }
   /// Guardian did not run for so long; that news comes before any deadline is looked at.
   mutating func stall(_ time: Duration) {
     now = now.advanced(by: time)

@@ -54,7 +54,7 @@ import Testing
     #expect(talk.status.strikes == c.strikes)
   }
 
-  @Test func `with a code of success-exit is clean, without it 143 is a crash`() {
+  @Test func `D10, CASES 88: with a code of success-exit is clean, without it 143 is a crash`() {
     var talk = Conversation(
       service {
         $0.restart = .onCrash
@@ -67,7 +67,7 @@ import Testing
     #expect(other.phase == .backingOff)
   }
 
-  @Test func `with a code of fatal-exit quarantines at once`() {
+  @Test func `D10: with a code of fatal-exit quarantines at once`() {
     var talk = Conversation(fullService { $0.fatalExit = [99] })
     talk.end(.code(99))
     #expect(talk.phase == .quarantined)

@@ -191,7 +191,7 @@ import Testing
     #expect(why.contains("no reload"))
   }
 
-  @Test func `fails when the run dies, which is a death like any other (C12, case 55)`() {
+  @Test func `C12, CASES 55: fails when the run dies, which is a death like any other`() {
     var talk = running { $0.ready = .notify }
     let starts = talk.spawns.count
     let request = talk.order(.reload)
@@ -290,7 +290,7 @@ import Testing
     return talk
   }
 
-  @Test func `STOPPING=1 gives it the stop time-out, and its end is a death like any other (case 55)`() {
+  @Test func `CASES 55: STOPPING=1 gives it the stop time-out, and its end is a death like any other`() {
     var talk = running()
     talk.tell(.leaving(talk.run))
     #expect(talk.phase == .stopping && talk.signals.isEmpty)
@@ -308,7 +308,7 @@ import Testing
     #expect(talk.phase == .backingOff)
   }
 
-  @Test func `after STOPPING=1 neither READY=1 nor RELOADING=1 says anything (C3)`() {
+  @Test func `C3: after STOPPING=1 neither READY=1 nor RELOADING=1 says anything`() {
     var talk = running()
     talk.tell(.leaving(talk.run))
     talk.tell(.ready(talk.run))
@@ -327,7 +327,7 @@ import Testing
     #expect(talk.signals.map(\.signal) == [.kill])
   }
 
-  @Test func `EXTEND_TIMEOUT_USEC puts off the start time-out to ten times its length, and no further (C7)`() {
+  @Test func `C7: EXTEND_TIMEOUT_USEC puts off the start time-out to ten times its length, and no further`() {
     var talk = Conversation(
       service {
         $0.ready = .notify
@@ -343,7 +343,7 @@ import Testing
     #expect(talk.record.situation.runs == [talk.run] + talk.record.situation.runs.dropFirst())
   }
 
-  @Test func `EXTEND_TIMEOUT_USEC puts off KILL to ten times the stop time-out, and no further (C7)`() {
+  @Test func `C7: EXTEND_TIMEOUT_USEC puts off KILL to ten times the stop time-out, and no further`() {
     var talk = running()
     let since = talk.time
     talk.order(.stop(untilBoot: false))
@@ -354,7 +354,7 @@ import Testing
     #expect((talk.signals.last?.at ?? .zero) - since == .seconds(50))
   }
 
-  @Test func `WATCHDOG_USEC changes the interval within bounds, also over guardian's own death (C6)`() {
+  @Test func `C6: WATCHDOG_USEC changes the interval within bounds, also over guardian's own death`() {
     var talk = running()
     for bad in [Duration.zero, .nanoseconds(1), .milliseconds(99), .seconds(101), .day * 36_500] {
       talk.tell(.watchdogSet(talk.run, bad))
@@ -378,7 +378,7 @@ import Testing
     #expect(talk.phase == .running)
   }
 
-  @Test func `WATCHDOG=trigger is a watchdog's death, before it is ready too (C6)`() {
+  @Test func `C6: WATCHDOG=trigger is a watchdog's death, before it is ready too`() {
     for early in [true, false] {
       var talk = Conversation(service { $0.ready = .notify })
       if early { talk.exec() } else { talk.ready() }
@@ -415,7 +415,7 @@ import Testing
     #expect(talk.phase == .starting)
   }
 
-  @Test func `a second READY=1 changes nothing (C3)`() {
+  @Test func `C3: a second READY=1 changes nothing`() {
     var talk = running()
     let saves = talk.saves.count
     for _ in 0..<10 { talk.tell(.ready(talk.run)) }

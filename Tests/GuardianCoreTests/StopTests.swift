@@ -99,7 +99,7 @@ import Testing
     #expect(talk.signals.map(\.signal) == [.term, .kill])
   }
 
-  @Test func `that KILL does not end is said so, and no second copy is started`() {
+  @Test func `D2: that KILL does not end is said so, and no second copy is started`() {
     // CASES 31: reaped before it was dead.
     var talk = Conversation(service())
     talk.exec()

@@ -53,7 +53,7 @@ import Testing
     #expect(empty(set))
   }
 
-  @Test func `19 and D3: holds a grandchild that made a session of its own, by its invocation`() throws {
+  @Test func `CASES 19, D3: holds a grandchild that made a session of its own, by its invocation`() throws {
     let pipe = try Pipe()
     let child = try start("setsid sh -c 'echo $$; exec sleep 60' & wait $!; exit 3", pipe)
     pipe.closeWrite()

@@ -26,7 +26,7 @@ extension SpawnRequest {
   }
 
   @Test(arguments: Way.allCases)
-  func `43: has the descriptors 0, 1 and 2 and no other, over many starts`(_ way: Way) throws {
+  func `CASES 43, D7: has the descriptors 0, 1 and 2 and no other, over many starts`(_ way: Way) throws {
     // First the counter is proven to count.
     let pipe = try Pipe()
     var more = Children.shell("sleep 60").by(way)

@@ -127,7 +127,7 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
     "ERRNO=", "ERRNO=-1", "ERRNO=4096", "EXIT_STATUS=1", "NOTIFYACCESS=all", "MONOTONIC_USEC=1", "mainpid=1",
     "EXTEND_TIMEOUT_USEC=-1", "EXTEND_TIMEOUT_USEC=99999999999999999999999",
   ])
-  func `that means nothing does nothing`(_ text: String) {
+  func `C2: that means nothing does nothing`(_ text: String) {
     #expect(NotifyMessage(Array(text.utf8)).items.isEmpty)
   }
 
@@ -179,6 +179,18 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
       }
       #expect(NotifyMessage(bytes).items.count <= NotifyMessage.lines * 2)
     }
+  }
+
+  @Test func `C2: of ten thousand lines is understood in a time that grows with its length alone`() {
+    let clock = ContinuousClock()
+    func time(_ lines: Int) -> Duration {
+      let text = Array(String(repeating: "X=1\n", count: lines).utf8)
+      return (0..<5).map { _ in clock.measure { _ = NotifyMessage(text).items } }.min() ?? .zero
+    }
+    // Quadratic would be ten thousand times as long.
+    #expect(time(10_000) < time(100) * 2_000 + .milliseconds(20))
+    #expect(NotifyMessage(Array(String(repeating: "STATUS=x\n", count: 10_000).utf8)).items.count <= 65)
+    #expect(NotifyMessage(Array("X=1\n=x\n\nREADY=1\nnothing".utf8)).items == [.ready])
   }
 
   @Test func `is bounded in what it can say`() {

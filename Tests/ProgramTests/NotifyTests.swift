@@ -86,7 +86,96 @@ extension Programs {
     // MARK: Words
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `READY=1 twice, and after STOPPING=1, is ignored and counted; STOPPING=1 is shown (C3)`() async throws {
+    func `C1: of no byte, one, 4096, 4097 and 65536 the useless are dropped with one line, and READY=1 works after it`()
+      async throws
+    {
+      let (_, guardian, talker) = try await alone("ready: notify\n")
+      try talker.tell(
+        """
+        for n in [0, 1, 4097, 65536]: s.send(b"STATUS=".ljust(n, b"x")[:n])
+        s.send(b"STATUS=the whole of it ".ljust(4096, b"y"))
+        note(barrier())
+        """)
+      try await talker.hears("True")
+      let status = try await guardian.status("talker")
+      #expect(status["phase"].string == "starting" && notes(status).contains("3 unusable"), "\(status)")
+      #expect(status["status_text"].string?.hasPrefix("the whole of it y") == true, "\(status)")
+      #expect(guardian.log.split(separator: "\n").count { $0.contains("talker: dropped") } == 1, "\(guardian.log)")
+      try talker.tell("say('READY=1')")
+      try await guardian.wait(for: "talker", "settles") { $0["settled"].bool == true }
+      try await guardian.stop()
+    }
+
+    @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
+    func `C2: NUL, no =, no key, blanks, CRLF and thousands of lines mean nothing, and the good line among them counts`()
+      async throws
+    {
+      let (_, guardian, talker) = try await alone("ready: notify\n")
+      try talker.tell(
+        """
+        for t in [b"\\0\\0", b"READY", b"=x", b"READY=1\\r\\n", b" READY=1", b"READY =1", b"READY= 1", b"\\n" * 4096, b"A\\n" * 2048, b"x\\0READY=1"]: s.send(t)
+        s.send(b"A=1\\n" * 10000)
+        note(barrier())
+        """)
+      try await talker.hears("True")
+      #expect(try await guardian.status("talker")["phase"].string == "starting")
+      try talker.tell("s.send(b'UNKNOWN=1\\n=x\\n\\nnothing\\nREADY=1\\nready=0')")
+      let ready = try await guardian.wait(for: "talker", "settles") { $0["settled"].bool == true }
+      #expect(ready["restarts"].int == 0 && notes(ready).contains("1 unusable"), "\(ready)")
+      try await guardian.stop()
+    }
+
+    /// Why a service manager cannot be told anything.
+    enum Deaf: String, CaseIterable { case isNotThere, isNoSocket, doesNotListen }
+
+    @Test(arguments: Deaf.allCases)
+    func `C13: where the service manager cannot be told, guardian runs on, says so once, and no child sees its socket`(
+      _ deaf: Deaf
+    ) async throws {
+      let scratch = try Scratch()
+      let path = scratch.path + "/manager"
+      var manager: Int32 = -1
+      defer { if manager >= 0 { close(manager) } }
+      if deaf == .doesNotListen {
+        // Bound and full.
+        manager = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+        let sender = socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue | SOCK_CLOEXEC.rawValue), 0)
+        defer { close(sender) }
+        withUnsafePointer(to: &address) {
+          $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            let size = socklen_t(MemoryLayout<sockaddr_un>.size)
+            #expect(manager >= 0 && bind(manager, $0, size) == 0)
+            while sendto(sender, "x", 1, Int32(MSG_DONTWAIT), $0, size) == 1 {}
+          }
+        }
+      }
+      let told = scratch.path + "/environment"
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "web":
+            "command: [/bin/sh, -c, \"env >'\(told)'; exec sleep 1000000\"]\nstartup-window: 100ms\nlog: none\n"
+        ],
+        environment: [
+          "NOTIFY_SOCKET": deaf == .isNoSocket ? "nonsense" : path, "WATCHDOG_USEC": "2000000",
+        ])
+      let web = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      kill(Int32(try #require(web["pid"].int)), SIGSEGV)
+      try await guardian.wait(for: "web", "is there again") { $0["run"] != web["run"] && $0["settled"].bool == true }
+      #expect(try await guardian.control("reload").code == 0)
+      let environment = try Files.read(told)
+      #expect(environment.contains("GUARDIAN_MODE=normal\n") && !environment.contains("NOTIFY_SOCKET"))
+      #expect(!environment.contains("WATCHDOG"))
+      let lines = guardian.log.split(separator: "\n").filter { $0.contains("the service manager cannot be told") }
+      #expect(lines.count == 1, "\(guardian.log)")
+      try await guardian.stop()
+    }
+
+    @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
+    func `C3: READY=1 twice, and after STOPPING=1, is ignored and counted; STOPPING=1 is shown`() async throws {
       let (_, guardian, talker) = try await alone("ready: notify\nstop: {timeout: 2s}\nrestart: on-crash\n")
       try talker.tell("say('READY=1')\nsay('READY=1')\nsay('READY=1')")
       let ready = try await guardian.wait(for: "talker", "settles") { $0["settled"].bool == true }
@@ -101,7 +190,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `a thousand senders that are gone before anybody looks all count (C4, case 70)`() async throws {
+    func `C4, CASES 70: a thousand senders that are gone before anybody looks all count`() async throws {
       let (_, guardian, talker) = try await alone("ready: notify\n")
       try talker.tell(
         """
@@ -118,7 +207,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: isRoot && hasPython, "not shown: needs root and python3"))
-    func `another user is heard where it is one of the service's own processes, and else not (C4)`() async throws {
+    func `C4: another user is heard where it is one of the service's own processes, and else not`() async throws {
       let (_, guardian, talker) = try await alone("ready: notify\n")
       // Both have the socket from root; one of them is nobody's.
       let stranger = """
@@ -141,7 +230,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `MAINPID of nobody, of guardian, of a stranger, of the dead and of no number is refused (C5)`() async throws {
+    func `C5: MAINPID of nobody, of guardian, of a stranger, of the dead and of no number is refused`() async throws {
       let (_, guardian, talker) = try await alone("ready: notify\n")
       let before = try await guardian.status("talker")["pid"].int
       try talker.tell("say('READY=1')")
@@ -162,7 +251,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `MAINPID of a child makes that one's end the run's end, and the rest goes with it (C5)`() async throws {
+    func `C5: MAINPID of a child makes that one's end the run's end, and the rest goes with it`() async throws {
       let (_, guardian, talker) = try await alone("ready: notify\nrestart: on-crash\n")
       try talker.tell(
         """
@@ -221,7 +310,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `WATCHDOG_USEC in range sets another pace, out of range is dropped, and trigger is a death (C6)`() async throws
+    func `C6: WATCHDOG_USEC in range sets another pace, out of range is dropped, and trigger is a death`() async throws
     {
       let (_, guardian, talker) = try await alone("ready: notify\nwatchdog: 20s\nrestart: on-crash\n")
       try talker.tell(
@@ -237,7 +326,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `STATUS of broken UTF-8, escapes and great length is bounded and harmless wherever it is shown (C8)`()
+    func `C8: STATUS of broken UTF-8, escapes and great length is bounded and harmless wherever it is shown`()
       async throws
     {
       let (_, guardian, talker) = try await alone("ready: notify\n")
@@ -252,7 +341,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `descriptors are closed, whatever they came with, and a barrier is lifted when all before it is handled (C9)`()
+    func `C9: descriptors are closed, whatever they came with, and a barrier is lifted when all before it is handled`()
       async throws
     {
       let (_, guardian, talker) = try await alone("ready: notify\n")
@@ -279,7 +368,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `a million datagrams of one service delay neither the words of another nor its death (C10)`() async throws {
+    func `C10: a million datagrams of one service delay neither the words of another nor its death`() async throws {
       let scratch = try Scratch()
       let loud = try Talker(scratch, "loud"), quiet = try Talker(scratch, "quiet")
       let guardian = try await Guardian(
@@ -327,7 +416,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `what was said while guardian was stopped is handled in order when it goes on, and no watchdog bites (C11)`()
+    func `C11: what was said while guardian was stopped is handled in order when it goes on, and no watchdog bites`()
       async throws
     {
       let (_, guardian, talker) = try await alone("ready: notify\nwatchdog: 2s\n")

@@ -3,11 +3,22 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/// A descriptor for process `pid`, CLOEXEC, or -errno. pidfd_open(2).
+/// A handle for process `pid`, CLOEXEC, or -errno. pidfd_open(2); where the kernel or a filter has no such call, the
+/// process's directory in /proc, which does not tell of the process's end (`guardian_is_proc_handle`).
 int guardian_pidfd_open(pid_t pid);
 
-/// Sends `signal` to the process behind `pidfd`; 0 or -errno. pidfd_send_signal(2).
+/// Sends `signal` to the process behind `pidfd`, of either kind; 0 or -errno. pidfd_send_signal(2); where there is no such
+/// call, kill(2) by the number that the handle still holds.
 int guardian_pidfd_signal(int pidfd, int signal);
+
+/// Whether a handle is a directory of /proc: it cannot be waited for.
+int guardian_is_proc_handle(int handle);
+
+/// Whether the kernel has these calls and no filter forbids them: 1 or 0. Nothing is done by asking.
+int guardian_has_pidfd_open(void);
+int guardian_has_pidfd_signal(void);
+int guardian_has_close_range(void);
+int guardian_has_memfd(void);
 
 /// Blocks the signals that guardian takes from its event loop, for this thread and those it makes later; 0 or -errno.
 /// As PID 1 that has happened before main. Children start with an empty mask all the same.
@@ -94,7 +105,8 @@ int guardian_reap(pid_t pid, int wait, struct guardian_end *_Nonnull end);
 /// like where the kernel lacks this (before 6.15). The descriptor must be older than the reaping. ioctl PIDFD_GET_INFO.
 int guardian_pidfd_end(int pidfd, int *_Nonnull wait_status);
 
-/// memfd_create(2), CLOEXEC: a descriptor or -errno.
+/// memfd_create(2), CLOEXEC: a descriptor or -errno. Where there is no such call, a file without a name in /dev/shm, /run
+/// or /tmp, for this user alone.
 int guardian_memfd(const char *_Nonnull name);
 
 /// execve(2) of an open file, or of `path` where `descriptor` is below 0; returns only on failure, -errno.
