@@ -62,9 +62,12 @@ static pid_t number_of(int handle) {
     // It has a file in it for as long as the process is there.
     int file = openat(handle, "stat", O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
-    ssize_t length = read(file, text, sizeof text - 1);
+    ssize_t length = 0, got;
+    while (length < (ssize_t)sizeof text - 1 &&
+           ((got = read(file, text + length, sizeof text - 1 - (size_t)length)) > 0 || (got < 0 && errno == EINTR)))
+      if (got > 0) length += got;
     close(file);
-    text[length > 0 ? length : 0] = 0;
+    text[length] = 0;
     return (pid_t)strtol(text, NULL, 10);
   }
   snprintf(path, sizeof path, "/proc/self/fdinfo/%d", handle);

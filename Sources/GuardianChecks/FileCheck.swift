@@ -119,7 +119,7 @@ final class Files {
         written = .failure(Failure(errno: errno))
       }
       var one: UInt64 = 1
-      _ = write(descriptor, &one, 8)
+      while write(descriptor, &one, 8) < 0, errno == EINTR {}
     }
   }
 

@@ -362,15 +362,20 @@ package final class ControlGroups {
   /// Removes it and what is below it.
   ///
   /// - Returns: False where somebody is in it.
-  @discardableResult package func remove(_ name: String) -> Bool { Self.remove(at(name), depth: 0) }
+  @discardableResult package func remove(_ name: String) -> Bool { removal(name) == 0 }
 
-  private static func remove(_ directory: String, depth: Int) -> Bool {
-    if rmdir(directory) == 0 || errno == ENOENT { return true }
-    guard errno == EBUSY, depth < deepest else { return false }
+  /// The same.
+  ///
+  /// - Returns: 0, or the errno of what stands in the way: EBUSY as long as somebody lives in it.
+  package func removal(_ name: String) -> Int32 { Self.removal(at(name), depth: 0) }
+
+  private static func removal(_ directory: String, depth: Int) -> Int32 {
+    if rmdir(directory) == 0 || errno == ENOENT { return 0 }
+    guard errno == EBUSY, depth < deepest else { return errno }
     let below = groups(in: directory)
-    if below.isEmpty { return false }
-    for name in below { _ = remove(directory + "/" + name, depth: depth + 1) }
-    return rmdir(directory) == 0
+    if below.isEmpty { return EBUSY }
+    for name in below { _ = removal(directory + "/" + name, depth: depth + 1) }
+    return rmdir(directory) == 0 ? 0 : errno
   }
 
   /// Removes all that is empty and guardian's own. What is not empty stays.

@@ -34,7 +34,7 @@ package final class FaultMarks {
     if about.st_size > off_t(Self.kept * Self.size) || about.st_size % off_t(Self.size) != 0 {
       let newest = raws().suffix(Self.kept)
       _ = ftruncate(raw, 0)
-      for var mark in newest { _ = write(raw, &mark, Self.size) }
+      for mark in newest { writeAll(withUnsafeBytes(of: mark) { Array($0) }, to: raw) }
     }
   }
 
@@ -65,7 +65,10 @@ package final class FaultMarks {
     var found: [guardian_fault] = []
     for offset in stride(from: start, to: length, by: Self.size) {
       var mark = guardian_fault()
-      guard pread(file.number, &mark, Self.size, offset) == Self.size else { break }
+      guard let bytes = FileText.read(file.number, at: offset, count: Self.size), bytes.count == Self.size else {
+        break
+      }
+      withUnsafeMutableBytes(of: &mark) { $0.copyBytes(from: bytes) }
       if mark.magic == GUARDIAN_FAULT_MAGIC, guardian_fault_check(&mark) == mark.check { found.append(mark) }
     }
     return found

@@ -42,6 +42,22 @@ package enum FileText {
     }
   }
 
+  /// So many bytes from `offset` on, fewer where the file ends; nil where it cannot be read. pread(2).
+  static func read(_ descriptor: Int32, at offset: off_t, count: Int) -> [UInt8]? {
+    var bytes = [UInt8](repeating: 0, count: count)
+    var length = 0
+    while length < count {
+      let got = bytes.withUnsafeMutableBytes {
+        pread(descriptor, $0.baseAddress.map { $0 + length }, count - length, offset + off_t(length))
+      }
+      if got < 0 && errno == EINTR { continue }
+      if got < 0 { return nil }
+      if got == 0 { break }
+      length += got
+    }
+    return Array(bytes.prefix(length))
+  }
+
   package static func text(_ path: String, limit: Int = 1 << 20) -> String? {
     read(path, limit: limit).map { String(decoding: $0, as: UTF8.self) }
   }

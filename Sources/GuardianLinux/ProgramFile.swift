@@ -34,10 +34,7 @@ struct ProgramFile {
   }
 
   private static func bytes(of descriptor: Int32, at offset: UInt64, count: Int) -> [UInt8]? {
-    guard let offset = off_t(exactly: offset) else { return nil }
-    var bytes = [UInt8](repeating: 0, count: count)
-    let got = pread(descriptor, &bytes, count, offset)
-    return got < 0 ? nil : Array(bytes.prefix(got))
+    off_t(exactly: offset).flatMap { FileText.read(descriptor, at: $0, count: count) }
   }
 
   private static func interpreter(in head: [UInt8]) -> String? {

@@ -80,7 +80,7 @@ package final class Worker {
       shared.results.append((number, result))
       pthread_mutex_unlock(shared.lock)
       var one: UInt64 = 1
-      _ = write(shared.eventDescriptor, &one, 8)
+      while write(shared.eventDescriptor, &one, 8) < 0, errno == EINTR {}
     }
   }
 }

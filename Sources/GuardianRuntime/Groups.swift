@@ -94,10 +94,11 @@ final class GroupTable {
   /// group's count of kills with that of the group of the parent.)
   private func prepare(_ service: ServiceName, _ index: Int, _ place: inout Place) throws(SystemError) {
     let name = Self.name(service, index)
-    if !groups.remove(name) {
+    let obstacle = groups.removal(name)
+    if obstacle != 0 {
       // A stop that has not come to its end is followed by no start, so this is nobody's who is waited for.
-      _ = groups.kill(name)
-      throw SystemError("use the control group", name, errno: EBUSY)
+      if obstacle == EBUSY { _ = groups.kill(name) }
+      throw SystemError("use the control group", name, errno: obstacle)
     }
     try groups.make(name)
     place.limits[index] = GroupLimits()

@@ -237,9 +237,15 @@ final class HookTable {
       let json = crashJSON(request)
       writeAll(json, to: writeEnd.number)
       spawn.input = .descriptor(readEnd.number)
-      let group = try shell.groups?.hook(request.id)
+      var group: RunGroup?
       var place: OwnedFD?
-      if let group { place = try group.groups.open(group.name) }
+      do throws(SystemError) {
+        group = try shell.groups?.hook(request.id)
+        if let group { place = try group.groups.open(group.name) }
+      } catch {
+        try shell.doWithoutGroups(error)
+        group = nil
+      }
       spawn.group = place.number
       defer { _ = place.take() }
       switch shell.spawner.spawn(spawn) {

@@ -282,15 +282,37 @@ final class RunTable {
     }
   }
 
-  /// Born in its control group, where there are any.
+  /// Born in its control group, where there are any that can be used.
   private func spawnInGroup(_ run: Run, _ spawn: inout SpawnRequest) throws(SystemError) -> SpawnOutcome {
-    let spec = run.request.spec
     guard let table = shell.groups else { return shell.spawner.spawn(spawn) }
+    do throws(SystemError) {
+      return try spawnInGroup(of: table, run, &spawn)
+    } catch {
+      try shell.doWithoutGroups(error)
+      run.group = nil
+      run.groupOomKills = nil
+      return shell.spawner.spawn(spawn)
+    }
+  }
+
+  private func spawnInGroup(
+    of table: GroupTable, _ run: Run, _ spawn: inout SpawnRequest
+  ) throws(SystemError) -> SpawnOutcome {
+    let spec = run.request.spec
     let group = try table.take(for: spec, run.id)
     run.group = group
     run.groupOomKills = group.groups.oomKills(group.name)
     for round in 0...1 {
-      let place = try group.groups.open(group.name)
+      let opened: OwnedFD
+      do throws(SystemError) {
+        opened = try group.groups.open(group.name)
+      } catch {
+        // Somebody has taken it away.
+        guard error.errno == ENOENT, round == 0 else { throw error }
+        try table.remake(group, of: spec.name, run.id)
+        opened = try group.groups.open(group.name)
+      }
+      let place = opened
       spawn.group = place.number
       let outcome = shell.spawner.spawn(spawn)
       spawn.group = nil

@@ -661,6 +661,13 @@ final class Shell {
     log.note(.warning, "control groups are not used any more: \(why)")
   }
 
+  /// What cannot be had for now is waited for. Whatever else is wrong with a group is no service's fault: better none than
+  /// no start.
+  func doWithoutGroups(_ error: SystemError) throws(SystemError) {
+    if Limits.shortage(error.errno) != nil { throw error }
+    giveUpGroups("\(error)")
+  }
+
   private func add(_ spec: ServiceSpec, _ now: Now) -> ServiceID {
     let id = fleet.add(spec, stored: stored.removeValue(forKey: spec.name), now: now)
     names[id] = spec.name

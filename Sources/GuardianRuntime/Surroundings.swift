@@ -117,7 +117,8 @@ struct Surroundings {
       .init(
         "kernel",
         KernelCalls.missing.isEmpty
-          ? "has all calls that are used" : KernelCalls.missing.map { "no \($0.call): \($0.instead)" }.joined(separator: "; ")),
+          ? "has all calls that are used"
+          : KernelCalls.missing.map { "no \($0.call): \($0.instead)" }.joined(separator: "; ")),
       .init("users", usersThatCanBeHad),
       .init("process-1", Process1.isHere ? "yes" : "no"),
     ]

@@ -102,7 +102,8 @@ final class WatchTable {
     switch code {
     case ENOSPC: "the user has too many watches (fs.inotify.max_user_watches)"
     // Of guardian's own descriptors some are kept back, so that it is hardly those that are missing.
-    case EMFILE: "the user has too many inotify instances (fs.inotify.max_user_instances), or guardian too many open files"
+    case EMFILE:
+      "the user has too many inotify instances (fs.inotify.max_user_instances), or guardian too many open files"
     default: ErrnoText.reason(code)
     }
   }

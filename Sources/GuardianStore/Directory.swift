@@ -88,9 +88,16 @@ final class Directory {
     guard file >= 0 else { throw Refusal(why: "cannot open \(self.file(name)): \(errorName(errno))") }
     defer { Glibc.close(file) }
     var bytes = [UInt8](repeating: 0, count: count)
-    let got = read(file, &bytes, count)
-    guard got >= 0 else { throw Refusal(why: "cannot read \(self.file(name)): \(errorName(errno))") }
-    return Array(bytes.prefix(got))
+    // A read may give less than there is; taken for the end, that would make a good database a damaged one.
+    var length = 0
+    while length < count {
+      let got = bytes.withUnsafeMutableBytes { read(file, $0.baseAddress.map { $0 + length }, count - length) }
+      if got < 0 && errno == EINTR { continue }
+      guard got >= 0 else { throw Refusal(why: "cannot read \(self.file(name)): \(errorName(errno))") }
+      if got == 0 { break }
+      length += got
+    }
+    return Array(bytes.prefix(length))
   }
 
   func sync() { _ = fsync(descriptor) }

@@ -408,7 +408,7 @@ final class Shared: @unchecked Sendable {
   /// Makes `descriptor` readable.
   func tell() {
     var one: UInt64 = 1
-    if eventDescriptor >= 0 { _ = write(eventDescriptor, &one, 8) }
+    while eventDescriptor >= 0, write(eventDescriptor, &one, 8) < 0, errno == EINTR {}
   }
 }
 

@@ -39,7 +39,8 @@ import Testing
       } else {
         talk.pass(window + edge.offset)
       }
-      talk.end()
+      talk.tell(.ended(talk.run, Death(.code(1))))
+      talk.tell(.emptied(talk.run))
       #expect(talk.count("strike") == (edge.isStrike ? 1 : 0))
       #expect(talk.count("late-death") == (edge.isStrike ? 0 : 1))
       #expect(talk.count("settled") == (edge.isStrike ? 0 : 1))
@@ -70,8 +71,8 @@ import Testing
     #expect(talk.hooks.count == 3, "a trial repairs nothing")
   }
 
-  @Test func `D16: just before it would settle, again and again, is a strike each time, told as a warning, and has an end`()
-  {
+  @Test
+  func `D16: just before it would settle, again and again, is a strike each time, told as a warning, and has an end`() {
     var talk = Conversation(service { $0.ready = .notify })
     var deaths = 0
     while talk.phase != .quarantined, deaths < 100 {

@@ -117,7 +117,7 @@ extension Programs {
       let control = "\(Place.products)/guardianctl --runtime '\(scratch.path)/run'"
       let file = "\(scratch.path)/config/services/sick.yaml"
       let scripts = [
-        "fails": "exit 3", "hangs": "trap '' TERM; while :; do sleep 0.1; done",
+        "fails": "exit 3", "hangs": "while :; do sleep 0.1; done",
         "forks": "(setsid sleep 1000001 &) ; sleep 1000001 & exit 0", "prints": "exec head -c 104857600 /dev/zero",
         "breaks": "echo 'command: [' >'\(file)'; \(control) reload; echo $? >'\(scratch.path)/reload'",
         // It waits for the service, and the service for it.
@@ -134,7 +134,7 @@ extension Programs {
         command: [/bin/sh, -c, "test -e '\(scratch.path)/cured' && exec sleep 1000000; exit 1"]
         startup-window: 200ms
         backoff: {first: 10ms, max: 10ms}
-        escalation: {restart: 1, repair: 1, safe-mode: 0}
+        escalation: {restart: 1, repair: 1, safe-mode: 1}
         log: none
         repair:
 
@@ -153,12 +153,10 @@ extension Programs {
       let cured = try await guardian.wait(for: "sick", "is cured", seconds: 60) { $0["settled"].bool == true }
       #expect(clock.now - began < .seconds(18), "nobody has waited for his own end")
       let notes = cured["notes"].array.compactMap(\.string).joined(separator: "\n")
-      #expect(
-        notes.contains("round 1: fails failed: exit 3, hangs "), "\(notes)")
+      #expect(notes.contains("round 1: fails failed: exit 3, hangs timed out, "), "\(notes)")
       for told in ["forks done", "prints done", "breaks done", "orders done", "cures done"] {
         #expect(notes.contains(told), "\(notes)")
       }
-      #expect(notes.contains("hangs did not end in time") || notes.contains("hangs failed"), "\(notes)")
       #expect(notes.contains("its file is not valid now, the last good definition is in force"), "\(notes)")
       #expect(try Files.read(scratch.path + "/reload") == "1\n")
       #expect(try Files.read(scratch.path + "/restart").hasSuffix("0\n"))
@@ -178,7 +176,7 @@ extension Programs {
           command: [/bin/sh, -c, "test -n \\"$SOCIAL_OFF\\" && exec sleep 1000000; test -e '\(scratch.path)/mended' && exec sleep 1000000; exit 1", shop]
           startup-window: 200ms
           backoff: {first: 10ms, max: 10ms}
-          escalation: {restart: 1, repair: 0, safe-mode: 1, deescalate-after: 300ms}
+          escalation: {restart: 1, repair: 1, safe-mode: 1, deescalate-after: 1s}
           log: none
           plugins:
             list:
@@ -198,24 +196,27 @@ extension Programs {
       #expect(safe["disabled_plugins"].array.compactMap(\.string) == ["social"])
       #expect(try await guardian.control("status", "shop").code == 2)
       var now = try child(safe)
-      #expect(now.environment.isSuperset(of: ["SOCIAL_OFF=1", "GUARDIAN_MODE=safe", "GUARDIAN_DISABLED_PLUGINS=social"]))
+      #expect(
+        now.environment.isSuperset(of: ["SOCIAL_OFF=1", "GUARDIAN_MODE=safe", "GUARDIAN_DISABLED_PLUGINS=social"]))
       #expect(now.line.hasSuffix("sleep\u{0}1000000\u{0}"))
       // Good running alone changes nothing, be it longer than any step lasts.
       try Files.write("", to: scratch.path + "/mended")
-      try await Task.sleep(for: .milliseconds(700))
+      try await Task.sleep(for: .milliseconds(1_500))
       let still = try await guardian.status("shop")
       #expect(still["run"] == safe["run"] && still["step"].string == "safe-mode" && still["degraded"].bool == true)
       kill(Int32(try #require(still["pid"].int)), SIGKILL)
       let again = try await guardian.wait(for: "shop", "is there again") {
         $0["run"] != safe["run"] && $0["settled"].bool == true
       }
-      #expect(again["degraded"].bool == true && (try child(again)).environment.contains("SOCIAL_OFF=1"), "\(again)")
+      now = try child(again)
+      #expect(again["degraded"].bool == true && now.environment.contains("SOCIAL_OFF=1"), "\(again)")
       #expect(try await guardian.control("reset", "shop").code == 0)
       #expect(try await guardian.control("restart", "shop").code == 0)
       let normal = try await guardian.wait(for: "shop", "settles") { $0["settled"].bool == true }
       #expect(normal["degraded"].bool == false && normal["step"].string == "restart", "\(normal)")
       now = try child(normal)
-      #expect(now.environment.contains("GUARDIAN_MODE=normal") && now.environment.contains("GUARDIAN_DISABLED_PLUGINS="))
+      #expect(
+        now.environment.contains("GUARDIAN_MODE=normal") && now.environment.contains("GUARDIAN_DISABLED_PLUGINS="))
       #expect(!now.environment.contains { $0.hasPrefix("SOCIAL_OFF") })
       try await guardian.stop()
     }

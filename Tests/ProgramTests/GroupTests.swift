@@ -329,7 +329,7 @@ extension Programs {
     @Test(.enabled(if: Groups.has("memory"), "not shown: there is no memory controller of version 2"))
     func `one that is killed for its memory limit has the cause oom, by its own group's word`() async throws {
       let yaml = """
-        command: [/bin/sh, -c, "sleep .2; exec tail -c 200000000 /dev/zero"]
+        command: [/bin/sh, -c, "sleep .2; exec /bin/bash -c 's=x; while :; do s=$s$s; done'"]
         escalation: off
         backoff: {first: 1h, max: 1h}
         limits: {memory: 16M}

@@ -107,7 +107,8 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `C2: NUL, no =, no key, blanks, CRLF and thousands of lines mean nothing, and the good line among them counts`()
+    func
+      `C2: NUL, no =, no key, blanks, CRLF and thousands of lines mean nothing, and the good line among them counts`()
       async throws
     {
       let (_, guardian, talker) = try await alone("ready: notify\n")

@@ -1,6 +1,6 @@
 // Preloaded: makes calls of the C library behave as on a bad day. BAD_DAY names what, several separated by commas:
 //
-//   short    reads and writes of files, pipes and streams move one byte at a time (509 at given places of a file), and
+//   short    reads and writes of files, pipes and streams move one byte at a time (509 of SQLite's, by the 64-bit calls), and
 //            every third of all such calls is interrupted first
 //   names    look-ups of users and groups hang as long as the file is there that BAD_DAY_FILE names
 //   entropy  there is no random number yet for who does not wait for one
@@ -59,6 +59,10 @@ ssize_t read(int fd, void *to, size_t n) {
 ssize_t write(int fd, const void *from, size_t n) {
   if (interrupted()) return -1;
   return REAL(write)(fd, from, allowed(fd, n, 1, 1));
+}
+ssize_t pread(int fd, void *to, size_t n, off_t at) {
+  if (interrupted()) return -1;
+  return REAL(pread)(fd, to, allowed(fd, n, 0, 1), at);
 }
 ssize_t pread64(int fd, void *to, size_t n, off64_t at) {
   if (interrupted()) return -1;
