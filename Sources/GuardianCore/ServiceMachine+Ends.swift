@@ -373,7 +373,7 @@ extension ServiceMachine {
   }
 
   /// Several services are in trouble at once: it is not this one's, and no step would help it.
-  private mutating func endedInCommonCause(_ why: String, _ turn: inout Turn) {
+  mutating func endedInCommonCause(_ why: String, _ turn: inout Turn) {
     note(.notCounted(why: "escalation is frozen by a common cause"), &turn)
     reason = why + "; not counted, because several services began to loop at once"
     backOff(then: .start, &turn)

@@ -75,6 +75,11 @@ extension ServiceMachine {
     note(.repairEnded(hook: id, name: hook.repair.name, result: told), &turn)
     if told == .cannotRepair, repair.outcome == .start {
       phase = .stopped
+      // A repair that had begun before several services were in trouble at once quarantines nobody while that lasts.
+      if turn.frozen {
+        turn.beganToLoop = true
+        return endedInCommonCause("repair \(hook.repair.name) \(told.description)", &turn)
+      }
       return quarantine("repair \(hook.repair.name) \(told.description)", &turn)
     }
     nextRepair(&turn)

@@ -78,6 +78,8 @@ struct Checker {
     var hookSince: Nanoseconds = 0
     /// The hook is `before-start`; it has succeeded since the last start; it has failed.
     var hookPrepares = false, prepared = false, preparationFailed = false
+    /// When the hook has had its time; guardian has signalled it after that, so that no exit status makes it a success.
+    var hookDue: Nanoseconds = 0, hookTimedOut = false
     /// It has said that it is stopping.
     var leftAt: Nanoseconds?
     var reloading: (run: RunID, since: Nanoseconds)?
@@ -200,7 +202,7 @@ struct Checker {
       models[index].hook = nil
       if models[index].hookPrepares {
         models[index].prepared = result == .succeeded
-        models[index].preparationFailed = result != .succeeded
+        models[index].preparationFailed = result != .succeeded || models[index].hookTimedOut
       } else if result == .cannotRepair {
         models[index].mayQuarantine = true
       }
@@ -293,14 +295,15 @@ struct Checker {
       if verb == .restart || !models[index].mainAlive || models[index].signalled { models[index].permit = true }
       models[index].notBefore = nil
       models[index].trialNotBefore = nil
-      if verb == .restart, models[index].mainAlive, !models[index].signalled { models[index].stopIntended = true }
+      // A trial whose before-start runs already becomes the operator's.
+      if models[index].hook != nil, models[index].hookPrepares { models[index].trialByOperator = true }
+      if verb == .restart { intendStop(index) }
       if models[index].badSince == nil, !models[index].settled, !quarantined { models[index].badSince = now }
     case .stop:
       models[index].wanted = .down
       models[index].permit = false
       models[index].notBefore = nil
-      // A run that has died, or has to go for a fault of its own, does not become innocent by an order.
-      if models[index].mainAlive, !models[index].signalled { models[index].stopIntended = true }
+      intendStop(index)
     case .release:
       if quarantined { fresh(index, wanted: true, now: now) }
     case .reset:
@@ -316,6 +319,11 @@ struct Checker {
       models[index].notBefore = nil
       if quarantined, !models[index].mainAlive { models[index].badSince = nil }
     }
+  }
+
+  /// A run that has died, goes by itself, or has to go for a fault of its own, does not become innocent by an order.
+  private mutating func intendStop(_ index: Int) {
+    if models[index].mainAlive, !models[index].signalled, !models[index].leaving { models[index].stopIntended = true }
   }
 
   /// `release` of a quarantined service, and `reset`.
@@ -536,7 +544,11 @@ struct Checker {
       try checkDelay(index, now: now)
       models[index].hook = hook.id
       models[index].hookSince = now
-    case .signalHook, .notify, .watch, .look, .enter: break
+      models[index].hookDue = now + hook.timeout.nanoseconds
+      models[index].hookTimedOut = false
+    case .signalHook(let hook, _):
+      if models[index].hook == hook, now >= models[index].hookDue { models[index].hookTimedOut = true }
+    case .notify, .watch, .look, .enter: break
     case .save(let record, let ticket):
       try check(ticket > models[index].lastTicket, index, now, "ticket \(ticket.number) does not rise")
       models[index].lastTicket = ticket
@@ -1058,7 +1070,11 @@ struct Checker {
         try check(
           fresh, index, now,
           "strike \(strike.count) on step \(strike.step), by the deaths \(models[index].strikes + 1) on \(step)")
+        // When the ladder was made fresh is not known, and restarts since then (uncounted ones during a common cause,
+        // say) have made the delay longer: the bound on their number stands.
+        let (tries, most) = (models[index].tries, models[index].triesMost)
         moved(index, to: strike.step)
+        (models[index].tries, models[index].triesMost) = (tries, most)
       }
       try check(
         strike.allowed == expected, index, now,

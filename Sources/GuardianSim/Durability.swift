@@ -16,6 +16,10 @@ package struct DurabilityWorld {
     case notLookedFor
     /// At adoption an end is told of what has been counted already.
     case countedTwice
+    /// Everybody starts at once.
+    case ungoverned
+    /// The next guardian knows nothing of the common cause that this one has noticed.
+    case freezeForgotten
   }
 
   private struct Process {
@@ -23,8 +27,28 @@ package struct DurabilityWorld {
     var alive = true
   }
   private struct Pending {
-    var service: Int, record: ServiceRecord, ticket: Ticket, entries: [RunEntry]
+    var service: Int, record: ServiceRecord, ticket: Ticket, entries: [Line]
   }
+  /// A line of the book. `counts`: its end was not put down to a common cause.
+  private struct Line {
+    var entry: RunEntry
+    var counts: Bool
+  }
+
+  private static let governor = {
+    var governor = GovernorSpec()
+    governor.startsPerSecond = 3
+    governor.concurrent = 4
+    return governor
+  }()
+  private static let cause = {
+    var cause = CommonCauseSpec()
+    // Few of them settle, and no guardian lives for long.
+    cause.services = 2
+    cause.within = .minute
+    cause.freeze = .seconds(40)
+    return cause
+  }()
 
   private let bug: Bug?
   private var dice: Dice
@@ -42,18 +66,29 @@ package struct DurabilityWorld {
   private var closed: [Set<RunID>]
   private var counting: [Int]
   private var successors: [Set<RunID>]
+  private var durableCause: CommonCause?
+  /// Until then whatever starts dies at once, for a reason that is none of its own.
+  private var calamityUntil: Instant = .zero
+  private var steps = 0
   // Guardian's own: gone with it.
   private var outbox: [(Int, Action)] = []
   private var inbox: [(Int, ServiceEvent)] = []
   private var pending: [Pending] = []
-  private var entries: [[RunEntry]]
+  private var entries: [[Line]]
+  /// The end that comes next in the book is one that is not counted.
+  private var uncounted: [Bool]
+  /// When it has decided starts, in the last second.
+  private var starts: [Instant] = []
+  private var noticed: CommonCause?
+  /// Written with the save that comes next.
+  private var unsavedCause: CommonCause??
   private var bornBefore: Set<RunID> = []
   // The operators'.
   private var asked: [RequestID: (service: Int, wanted: Wanted)] = [:]
   private var acknowledged: [Wanted?]
   private var requests: UInt64 = 0
 
-  package private(set) var kills = 0, reboots = 0, spawns = 0, adopted = 0
+  package private(set) var kills = 0, reboots = 0, spawns = 0, adopted = 0, waits = 0, freezes = 0, resumed = 0
 
   package init(seed: UInt64, services: Int, bug: Bug? = nil) {
     self.bug = bug
@@ -67,6 +102,7 @@ package struct DurabilityWorld {
     successors = open
     counting = Array(repeating: 0, count: services)
     entries = Array(repeating: [], count: services)
+    uncounted = Array(repeating: false, count: services)
     acknowledged = Array(repeating: nil, count: services)
     for number in 0..<services {
       guard let name = ServiceName("d\(number)") else { continue }
@@ -121,6 +157,15 @@ package struct DurabilityWorld {
         throw violation(service, "the book has open lines for what does not live")
       }
     }
+    // Whoever stands in line has their turn, however many guardians have come and gone.
+    let end = now.monotonic + .minute * 10
+    while fleet.inLine > 0 {
+      if now.monotonic > end {
+        let waiting = specs.indices.first { fleet.status(of: ids[$0], now: now).phase == .waiting }
+        throw violation(waiting ?? 0, "in line for ten minutes, and nobody else starts")
+      }
+      try work()
+    }
   }
 
   private static func successor(_ situation: Situation?) -> RunID? {
@@ -139,6 +184,9 @@ package struct DurabilityWorld {
   }
 
   private mutating func step() throws(Violation) {
+    steps += 1
+    // Between times nobody dies alone, so that some settle and may begin to loop together.
+    let isCalm = steps / 400 % 2 == 1
     switch dice.below(1000) {
     case 0..<8:
       kills += 1
@@ -159,9 +207,12 @@ package struct DurabilityWorld {
       now = Now(
         monotonic: Instant(nanoseconds: dice.time(0, 10 * second)),
         boot: BootInstant(nanoseconds: dice.time(0, 10 * second)), wall: now.wall)
+      calamityUntil = .zero
       comeUp(sameBoot: false, mark: mark)
     case 10..<40: order(dice.below(specs.count))
-    case 40..<120: die(dice.below(specs.count))
+    case 40..<120:
+      if isCalm { return try work() }
+      die(dice.below(specs.count))
     case 120..<150:
       let service = dice.below(specs.count)
       if let main = mains[service], main.alive {
@@ -186,6 +237,9 @@ package struct DurabilityWorld {
         hooks[service] = nil
         inbox.append((service, .hookEnded(hook.run, dice.chance(500) ? .succeeded : .failed(.code(1)))))
       }
+    case 200..<208 where isCalm:
+      calamityUntil = now.monotonic + .nanoseconds(dice.time(second, 8 * second))
+      for service in specs.indices { die(service) }
     default: try work()
     }
   }
@@ -216,14 +270,44 @@ package struct DurabilityWorld {
   }
 
   private mutating func listen() throws(Violation) {
+    if fleet.inLine > 0 { waits += 1 }
     for output in fleet.takeOutput() {
       switch output {
-      case .act(let id, let action): outbox.append((id.index, action))
+      case .act(let id, let action):
+        try checkFrozen(action, id.index)
+        outbox.append((id.index, action))
+      case .commonCause(let cause):
+        if cause == nil, let noticed, now.boot < noticed.until { throw violation(0, "a freeze ended too soon") }
+        if cause != nil { freezes += 1 }
+        noticed = cause
+        unsavedCause = .some(cause)
       case .answer(let request, let answer):
         guard let order = asked.removeValue(forKey: request), case .done = answer else { continue }
         acknowledged[order.service] = order.wanted
-      case .allStopped, .commonCause: break
+      case .allStopped: break
       }
+    }
+  }
+
+  /// As long as a common cause lasts nothing moves up, whichever guardian has noticed it.
+  private func checkFrozen(_ action: Action, _ service: Int) throws(Violation) {
+    guard case .record(let occurrence) = action else { return }
+    let frozen = noticed.map { now.boot < $0.until } ?? false
+    switch occurrence.kind {
+    case .strike, .escalated, .quarantined:
+      if frozen { throw violation(service, "\(occurrence.name) during a common cause") }
+    case .notCounted:
+      if !frozen { throw violation(service, "not counted, and there is no common cause") }
+    default: break
+    }
+  }
+
+  /// So many a second in the long run, and as many at once after a quiet second.
+  private mutating func startDecided(_ service: Int) throws(Violation) {
+    starts.removeAll { now.monotonic - $0 >= .seconds(1) }
+    starts.append(now.monotonic)
+    if starts.count > 2 * Self.governor.startsPerSecond {
+      throw violation(service, "more starts than the governor allows")
     }
   }
 
@@ -244,7 +328,12 @@ package struct DurabilityWorld {
     inbox = []
     pending = []
     bornBefore = []
-    for service in specs.indices { entries[service] = [] }
+    starts = []
+    unsavedCause = nil
+    for service in specs.indices {
+      entries[service] = []
+      uncounted[service] = false
+    }
     for service in specs.indices {
       if let wanted = acknowledged[service], durable[service]?.wanted ?? .up != wanted {
         throw violation(service, "what was acknowledged has been forgotten: it is to be \(wanted.rawValue)")
@@ -254,6 +343,15 @@ package struct DurabilityWorld {
 
   private mutating func comeUp(sameBoot: Bool, mark: Now) {
     fleet = Fleet(seed: (dice.next(), dice.next(), dice.next(), dice.next()))
+    fleet.govern(bug == .ungoverned ? nil : Self.governor, now: now)
+    fleet.watchCommonCauses(Self.cause, now: now)
+    // The boot clock has begun anew, and whatever was wrong then.
+    if !sameBoot { durableCause = nil }
+    noticed = durableCause.flatMap { now.boot < $0.until ? $0 : nil }
+    if let noticed {
+      resumed += 1
+      if bug != .freezeForgotten { fleet.resume(noticed, now: now) }
+    }
     ids = specs.indices.map { service in
       fleet.add(
         specs[service],
@@ -330,8 +428,10 @@ package struct DurabilityWorld {
         }
         mains[service] = Process(run: request.run)
         spawns += 1
+        if specs[service].process.beforeStart.isEmpty { try startDecided(service) }
       }
       inbox.append((service, .spawned(request.run, pid: 2, executable: nil, startTicks: 2)))
+      if now.monotonic < calamityUntil { die(service) }
     case .runHook(let request) where request.purpose == .reload:
       // What it concerns may have died a moment ago.
       reloads[service] = Process(run: request.id)
@@ -344,6 +444,7 @@ package struct DurabilityWorld {
       if mains[service]?.alive == true || hooks[service] != nil {
         throw violation(service, "a repair beside what lives")
       }
+      if request.purpose == .beforeStart { try startDecided(service) }
       hooks[service] = Process(run: request.id)
       inbox.append((service, .hookStarted(request.id, pid: 3, startTicks: 3)))
     case .signal(let run, _), .signalSet(let run, _):
@@ -365,7 +466,13 @@ package struct DurabilityWorld {
         (service, .probed(probe.run, number: probe.number, dice.chance(800) ? .passed("") : .failed(""))))
     case .endProbes: break
     case .look(let run): if mains[service]?.run == run { inbox.append((service, .looked(run, .alive))) }
-    case .enter(let entry): entries[service].append(entry)
+    case .enter(let entry):
+      var line = Line(entry: entry, counts: true)
+      if case .closed = entry {
+        line.counts = !uncounted[service]
+        uncounted[service] = false
+      }
+      entries[service].append(line)
     case .save(let record, let ticket):
       let save = Pending(service: service, record: record, ticket: ticket, entries: entries[service])
       entries[service] = []
@@ -373,15 +480,16 @@ package struct DurabilityWorld {
       pending.append(save)
     case .record(let occurrence):
       if case .internalError(let text) = occurrence.kind { throw violation(service, text) }
+      if case .notCounted = occurrence.kind { uncounted[service] = true }
     case .notify, .watch, .forget: break
     }
   }
 
   // MARK: - The disk
 
-  private mutating func book(_ lines: [RunEntry], _ service: Int, counts: Bool) throws(Violation) {
+  private mutating func book(_ lines: [Line], _ service: Int, counts: Bool) throws(Violation) {
     for line in lines {
-      switch line {
+      switch line.entry {
       case .opened(let id, _, _, _):
         if open[service].contains(id) || closed[service].contains(id) {
           throw violation(service, "one start, written down twice")
@@ -390,7 +498,7 @@ package struct DurabilityWorld {
       case .closed(let id, _, let outcome, _, _):
         if open[service].remove(id) == nil { throw violation(service, "an end without a start, or a second one") }
         closed[service].insert(id)
-        if case .ended(let end) = outcome, counts, end.crashClass != .ordered,
+        if case .ended(let end) = outcome, counts, line.counts, end.crashClass != .ordered,
           end.cause != .host
         {
           counting[service] += 1
@@ -400,6 +508,10 @@ package struct DurabilityWorld {
   }
 
   private mutating func write(_ save: Pending) throws(Violation) {
+    if let cause = unsavedCause {
+      durableCause = cause
+      unsavedCause = nil
+    }
     // What is not wanted any more is not counted either.
     try book(save.entries, save.service, counts: save.record.wanted == .up)
     if let successor = Self.successor(save.record.situation) { successors[save.service].insert(successor) }

@@ -12,6 +12,7 @@ private struct Host {
   var answers: [UInt64: Fleet.Answer] = [:]
   var saves = 0
   var notices: [[String]] = []
+  var hooks: [(service: Int, id: RunID)] = []
   var causes: [CommonCause?] = []
   /// Whose exec is reported at once.
   var execs: (Int) -> Bool = { _ in true }
@@ -95,7 +96,8 @@ private struct Host {
       fleet.handle(.saved(ticket), for: id, now: now)
     case .record(let occurrence): occurrences.append((number, occurrence.kind))
     case .notify(let request): if case .run(let command) = request.kind { notices.append(command) }
-    case .runHook, .signalHook, .watch, .forget, .enter, .reload, .probe, .endProbes: break
+    case .runHook(let request): hooks.append((number, request.id))
+    case .signalHook, .watch, .forget, .enter, .reload, .probe, .endProbes: break
     }
   }
 
@@ -312,7 +314,7 @@ private func governor(_ rate: Int, _ concurrent: Int) -> GovernorSpec {
     #expect(plan.first?.action == "start" && plan.contains { $0.action == "quarantine" })
   }
 
-  @Test func `a thousand that loop cost as many starts a second as it allows`() {
+  @Test func `I3: a thousand that loop cost as many starts a second as it allows`() {
     var host = Host(300, governor: governor(20, 8)) { _, spec in
       spec.escalation.enabled = false
       spec.backoff.first = .zero
@@ -391,6 +393,27 @@ private func governor(_ rate: Int, _ concurrent: Int) -> GovernorSpec {
     #expect(host.fleet.commonCause == nil && host.count("common-cause-ended") == 1 && host.causes.last == .some(nil))
     host.die(0)
     #expect(host.count("strike") == strikes + 1)
+  }
+
+  @Test func `keeps from quarantine what a repair begun before it gives up on`() throws {
+    var host = Self.host(4) { number, spec in
+      if number == 3 {
+        spec.escalation.restart = 1
+        spec.escalation.safeMode = 0
+        spec.repairs = [RepairSpec(name: "fix", kind: .run(["/bin/fix"]))]
+      }
+    }
+    host.die(3)
+    host.pass(.seconds(1))
+    let hook = try #require(host.hooks.first)
+    #expect(hook.service == 3 && host.status(3).phase == .repairing)
+    for number in 0..<3 { host.die(number) }
+    #expect(host.fleet.commonCause != nil)
+    host.tell(3, .hookEnded(hook.id, .cannotRepair))
+    #expect(host.status(3).phase == .backingOff && host.count("quarantined") == 0)
+    #expect(host.status(3).reason.hasSuffix("not counted, because several services began to loop at once"))
+    host.pass(.seconds(2))
+    #expect(host.alive[3] != nil && host.hooks.count == 1)
   }
 
   @Test func `keeps what is missing for a while from quarantine, and tries again`() {

@@ -8,6 +8,8 @@ import Testing
     try world.run(steps: 40_000)
     try world.finish()
     #expect(world.kills > 200 && world.reboots > 40 && world.adopted > 100)
+    // That common causes come about, and outlive guardian, is shown by the planted bug that forgets them.
+    #expect(world.waits > 100)
   }
 
   @Test(arguments: DurabilityWorld.Bug.allCases)
