@@ -119,6 +119,9 @@ package struct ConfigurationContext {
   package var resolveUser: (_ user: String?, _ group: String?) -> Result<Identity, UserProblem>
   /// Nil: fine. Else what is wrong with the path, as in `no such file`.
   package var lookAt: (_ path: String, _ use: PathUse) -> String?
+  /// Nil: nobody else can change what this path leads to. Else who can, and where, as in `directory /srv/x is writable by
+  /// others (uid 0, mode 0777)`.
+  package var whoElseWrites: (_ path: String) -> String?
   /// CAP_SYS_ADMIN is there, so that a path can be hidden from one service.
   package var canHide: Bool
   /// Guardian's own uid; only root may become somebody else.
@@ -130,11 +133,13 @@ package struct ConfigurationContext {
 
   package init(
     resolveUser: @escaping (String?, String?) -> Result<Identity, UserProblem>,
-    lookAt: @escaping (String, PathUse) -> String? = { _, _ in nil }, canHide: Bool = true, ownUID: UInt32 = 0,
+    lookAt: @escaping (String, PathUse) -> String? = { _, _ in nil },
+    whoElseWrites: @escaping (String) -> String? = { _ in nil }, canHide: Bool = true, ownUID: UInt32 = 0,
     mayGive: @escaping (Capability) -> Bool = { _ in true }, passedSockets: [String]? = nil
   ) {
     self.resolveUser = resolveUser
     self.lookAt = lookAt
+    self.whoElseWrites = whoElseWrites
     self.canHide = canHide
     self.ownUID = ownUID
     self.mayGive = mayGive

@@ -911,6 +911,9 @@ extension ServiceDecoder {
       return nil
     }
     look(at: program, .command, first, name)
+    if let who = context.whoElseWrites(program) {
+      warn(first, "\(name): \(who)", "who can write there decides what guardian runs")
+    }
     return words
   }
 

@@ -359,15 +359,20 @@ package struct ConfigurationFiles: ~Copyable {
   }
 
   private static func check(_ status: stat, _ trust: Trust, shown: String, what: String) throws(Fault) {
+    let digits = String(status.st_mode & 0o7777, radix: 8)
+    let mode = String(repeating: "0", count: max(0, 4 - digits.utf8.count)) + digits
     guard isTrusted(status, trust) else {
-      throw Fault(shown, "\(what) belongs to uid \(status.st_uid)", "it must be root's or guardian's own")
+      throw Fault(
+        shown, "\(what) belongs to uid \(status.st_uid) (mode \(mode))", "it must be root's or guardian's own")
     }
     if isWritable(status, trust) {
       let isSticky = status.st_mode & S_IFMT == S_IFDIR && status.st_mode & S_ISVTX != 0
       let others = status.st_mode & S_IWOTH != 0
       if !isSticky {
         throw Fault(
-          shown, "\(what) is writable by \(others ? "others" : "its group")",
+          shown,
+          "\(what) is writable by \(others ? "others" : "its group, gid \(status.st_gid)")"
+            + " (uid \(status.st_uid), mode \(mode))",
           "who can write it can run programs as guardian; chmod \(others ? "o-w" : "g-w") it")
       }
     }

@@ -118,7 +118,7 @@ package struct ConfigurationLoader: Sendable {
   private func context() -> ConfigurationContext {
     struct Who: Hashable { var user: String?, group: String? }
     var users: [Who: Result<Identity, ConfigurationContext.UserProblem>] = [:]
-    var paths: [String: String?] = [:]
+    var paths: [String: String?] = [:], writers: [String: String?] = [:]
     return ConfigurationContext(
       resolveUser: { user, group in
         let who = Who(user: user, group: group)
@@ -131,6 +131,12 @@ package struct ConfigurationLoader: Sendable {
         if let known = paths["\(use) \(path)"] { return known }
         let found = Self.problem(path, use)
         paths["\(use) \(path)"] = .some(found)
+        return found
+      },
+      whoElseWrites: { path in
+        if let known = writers[path] { return known }
+        let found = Writers.beside(path)
+        writers[path] = .some(found)
         return found
       }, canHide: canHide, ownUID: trust.uid, mayGive: { capabilities?.contains($0) ?? true }, passedSockets: sockets)
   }

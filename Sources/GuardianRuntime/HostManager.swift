@@ -89,6 +89,11 @@ final class HostManager {
     send(["STATUS=\(printable(line, atMost: 1024))"])
   }
 
+  /// Before the configuration is read and services are taken over, which thousands of files, a slow name service or a slow
+  /// disk may draw out. Told once, so that a guardian that hangs is ended all the same.
+  func starting() { send(["EXTEND_TIMEOUT_USEC=\(Self.startPatience.nanoseconds / 1000)"]) }
+  private static let startPatience = Duration.minute * 5
+
   func ready(_ line: String) {
     lastLine = line
     send(["READY=1", "STATUS=\(printable(line, atMost: 1024))"])

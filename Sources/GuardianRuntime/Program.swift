@@ -179,7 +179,8 @@ private func run(
   var state: String? = directories.state
   do {
     try prepareDirectory(directories.state, mode: 0o700)
-    locks.append(try lock(directories.state, snapshot))
+    // Where a link has led once, something else may be the next time: what is remembered has one place.
+    locks.append(try lock(directories.state, snapshot, refusingLink: true))
   } catch DirectoryLock.Failure.held(let path, let pid) {
     return .notBegun(DirectoryLock.Failure.held(path: path, pid: pid).description)
   } catch {
@@ -236,17 +237,19 @@ private func run(
 }
 
 /// The lock that this process has already, or a new one.
-private func lock(_ path: String, _ snapshot: TakeOver?) throws(DirectoryLock.Failure) -> DirectoryLock {
+private func lock(
+  _ path: String, _ snapshot: TakeOver?, refusingLink: Bool = false
+) throws(DirectoryLock.Failure) -> DirectoryLock {
   guard let held = snapshot?.locks.first(where: { $0.path == path }) else {
     // Of a guardian that was killed a child may still be on its way to its exec: until it has left its mark it holds the
     // locks, and nobody is their holder by name.
     for _ in 0..<100 {
-      do { return try DirectoryLock(path) } catch {
+      do { return try DirectoryLock(path, refusingLink: refusingLink) } catch {
         guard case .held(_, pid: nil) = error else { throw error }
       }
       usleep(20_000)
     }
-    return try DirectoryLock(path)
+    return try DirectoryLock(path, refusingLink: refusingLink)
   }
   return try DirectoryLock(adopting: held.descriptor, path: path)
 }

@@ -39,6 +39,7 @@ final class Shell {
   private var openRuns: [RunEntry]
   /// What the guardian before this one had noticed, until it has been told to the fleet.
   private var commonCauseBefore: CommonCause?
+  private var graceShortage: String?
   /// The guardian before this one ran in this boot of the machine.
   private let sameBoot: Bool
   /// Lines of the book of runs whose record has not come yet: both are written in one transaction.
@@ -199,6 +200,7 @@ final class Shell {
   /// - Returns: The exit status.
   func run() -> Int32 {
     // Nobody keeps what was read: the fleet has what it needs of it.
+    if !surroundings.tookOver { host?.starting() }
     observeAfterFaults()
     closeForgottenRuns()
     take(surroundings.loader(directories.configuration).load())
@@ -593,6 +595,7 @@ final class Shell {
       checked = fleet.ids.count { fleet.spec(of: $0)?.checks.isEmpty == false }
       if checked > 0, before == 0, CheckTable.program() == nil { log.note(.warning, CheckTable.missing) }
       noticeDescriptors()
+      noticeGrace()
       lineRevision = nil
     }
     if let host = loaded.host { store.keep(events: host.historyEvents) }
@@ -780,6 +783,26 @@ final class Shell {
       for warning in advice.warnings { log.note(.warning, warning) }
     }
     if !asked { log.note(.info, "the service manager is not asked about guardian's unit: the worker is busy") }
+  }
+
+  // MARK: The host's patience
+
+  /// What container runtimes grant between TERM and KILL unless they are told otherwise.
+  private static let usualGrace = Duration.seconds(10)
+
+  /// A service manager is asked for as much time as the stop takes. Nobody can be asked by process 1 of a container, whose
+  /// end takes everything along before its own stop sequences have come to theirs.
+  private func noticeGrace() {
+    let longest = fleet.longestStop
+    var shortage: String?
+    if Process1.isHere, host == nil, longest > Self.usualGrace {
+      shortage =
+        "stopping everything may take \(longest.description), the longest sum of stop time-outs of services that stop one"
+        + " after the other, and container runtimes kill after \(Self.usualGrace.description) unless told otherwise:"
+        + " grant it more ('docker stop -t', 'terminationGracePeriodSeconds'), or shorten 'stop'"
+    }
+    if let shortage, shortage != graceShortage { log.note(.warning, shortage) }
+    graceShortage = shortage
   }
 
   // MARK: A common cause
@@ -1000,6 +1023,7 @@ final class Shell {
       )
     }
     if let shortage = descriptorShortage { answer.warnings.append(shortage) }
+    if let graceShortage { answer.warnings.append(graceShortage) }
     if stopping { answer.warnings.append("guardian is stopping") }
     return answer
   }

@@ -346,7 +346,7 @@ import Testing
 }
 
 @Suite struct `the writer` {
-  @Test func `escapes what JSON and terminals want escaped`() {
+  @Test func `J11: escapes what JSON and terminals want escaped`() {
     var json = JSONWriter()
     json.beginArray()
     json.string("a\"b\\c\n\r\t\u{1b}\u{7f}é🙂\u{0}")

@@ -60,7 +60,7 @@ private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: Sourc
     #expect(text.contains("~"))
   }
 
-  @Test func `lets no service write to the terminal`() {
+  @Test func `J11: lets no service write to the terminal`() {
     var hostile = settledService("x")
     hostile.settled = false
     hostile.reason = "\u{1b}]0;owned\u{7}\n\u{9b}2J \u{202e}evil 日本語 e\u{301}"

@@ -593,7 +593,7 @@ private func service(
     #expect(next.strikes("db") == 1 && next.strikes("a-web") == 0)
   }
 
-  @Test func `in a chain of ten thousand start and stop in order, without recursion`() {
+  @Test func `I6: in a chain of ten thousand start and stop in order, without recursion`() {
     let count = 10_000
     func text(_ number: Int) -> String { "s\(100_000 + number)" }
     // Each requires the one that is named after it: the order of names is the worst.

@@ -328,32 +328,39 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
 
 @Suite struct `who may write the configuration` {
   @Test(arguments: [0o646, 0o666, 0o602] as [mode_t])
-  func `a file that others may write to is refused`(_ mode: mode_t) throws {
+  func `J3: a file that others may write to is refused, and its owner and mode are told`(_ mode: mode_t) throws {
     let place = try Place()
     try place.write("services/a.yaml", good, mode: mode)
     #expect(
       said(place.load(), place) == [
-        "services/a.yaml: the file is writable by others; who can write it can run programs as guardian; chmod o-w it"
+        "services/a.yaml: the file is writable by others (uid \(geteuid()), mode 0\(String(mode, radix: 8)));"
+          + " who can write it can run programs as guardian; chmod o-w it"
       ])
     #expect(place.load().invalid.count == 1)
   }
 
-  @Test func `a file that its group may write to is refused, unless the group is the user's own`() throws {
+  @Test func `J3: a file that its group may write to is refused, unless the group is the user's own`() throws {
     let place = try Place()
     try place.write("services/a.yaml", good, mode: 0o664)
     let group = getegid()
-    #expect(place.loader(trust: .init(uid: geteuid(), ownGroup: nil)).load().invalid.count == 1)
+    let refused = place.loader(trust: .init(uid: geteuid(), ownGroup: nil)).load()
+    #expect(refused.invalid.count == 1)
+    #expect(
+      refused.diagnostics.first?.what == "the file is writable by its group, gid \(group) (uid \(geteuid()), mode 0664)"
+    )
     #expect(place.loader(trust: .init(uid: geteuid(), ownGroup: group + 1)).load().invalid.count == 1)
     #expect(place.loader(trust: .init(uid: geteuid(), ownGroup: group)).load().diagnostics.isEmpty)
   }
 
-  @Test func `a directory that others may write to is refused, and no service counts as removed`() throws {
+  @Test func `J3: a directory that others may write to is refused, and no service counts as removed`() throws {
     let place = try Place()
     try place.write("services/a.yaml", good)
     chmod(place.path + "/services", 0o777)
     let loaded = place.load()
     #expect(!loaded.listed && loaded.services.isEmpty)
-    #expect(loaded.diagnostics.first?.what == "directory 'services' on the way to it is writable by others")
+    #expect(
+      loaded.diagnostics.first?.what
+        == "directory 'services' on the way to it is writable by others (uid \(geteuid()), mode 0777)")
     chmod(place.path + "/services", 0o755)
     chmod(place.path, 0o777)
     #expect(!place.load().listed)
@@ -367,14 +374,14 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
   }
 
   @Test(.enabled(if: geteuid() == 0, "not shown: needs root to give files away"))
-  func `a file or directory of somebody else is refused, in a sticky directory too`() throws {
+  func `J3: a file or directory of somebody else is refused, in a sticky directory too`() throws {
     let place = try Place()
     try place.write("services/a.yaml", good)
     try place.write("services/b.yaml", good)
     chown(place.path + "/services/a.yaml", 12345, 12345)
     #expect(
       said(place.load(), place) == [
-        "services/a.yaml: the file belongs to uid 12345; it must be root's or guardian's own"
+        "services/a.yaml: the file belongs to uid 12345 (mode 0644); it must be root's or guardian's own"
       ])
     #expect(names(place.load()) == ["b"])
     #expect(names(place.loader(trust: .init(uid: 12345, ownGroup: nil)).load()) == ["a", "b"])
@@ -387,7 +394,7 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
   }
 
   @Test(.enabled(if: geteuid() == 0, "not shown: needs root to give links away"))
-  func `a link that somebody else put into a shared directory is not followed`() throws {
+  func `J3: a link that somebody else put into a shared directory is not followed`() throws {
     let place = try Place()
     try place.write("real.yaml", good)
     chmod(place.path + "/services", 0o1777)
@@ -397,7 +404,7 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
     #expect(place.load().invalid.count == 1)
   }
 
-  @Test func `a link that leads through a directory of others is refused`() throws {
+  @Test func `J3: a link that leads through a directory of others is refused`() throws {
     let place = try Place()
     try #require(mkdir(place.path + "/open", 0o777) == 0)
     chmod(place.path + "/open", 0o777)
@@ -407,6 +414,50 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
       said(place.load(), place).first?.hasPrefix(
         "services/a.yaml: directory 'open' on the way to it is writable by others")
         == true)
+  }
+}
+
+@Suite struct `who may write what is run` {
+  @Test func `J6: a command or hook that everybody may write to, or below such a directory, is run with a warning`()
+    throws
+  {
+    let place = try Place()
+    for (directory, mode) in [("open", 0o777), ("sticky", 0o1777), ("safe", 0o755)] as [(String, mode_t)] {
+      try #require(mkdir("\(place.path)/\(directory)", 0o755) == 0)
+      try place.write("\(directory)/program", "", mode: 0o755)
+      chmod("\(place.path)/\(directory)", mode)
+    }
+    try place.write("safe/loose", "", mode: 0o757)
+    try #require(symlink("../open/program", place.path + "/safe/link") == 0)
+    func warnings(_ yaml: String) throws -> [String] {
+      try place.write("services/a.yaml", yaml)
+      let loaded = place.load()
+      #expect(loaded.invalid.isEmpty && names(loaded) == ["a"] && ConfigurationCheck(loaded).exitStatus == 0)
+      #expect(loaded.diagnostics.allSatisfy { $0.severity == .warning })
+      return said(loaded, place)
+    }
+    let why = "; who can write there decides what guardian runs"
+    let open = "directory \(place.path)/open is writable by others (uid \(geteuid()), mode 0777)" + why
+    let first = "services/a.yaml:1:11: warning: 'command': "
+    #expect(try warnings("command: [\(place.path)/safe/program]\n") == [])
+    #expect(try warnings("command: [\(place.path)/sticky/program]\n") == [])
+    #expect(try warnings("command: [\(place.path)/open/program]\n") == [first + open])
+    #expect(try warnings("command: [\(place.path)/safe/link]\n") == [first + open])
+    #expect(
+      try warnings("command: [\(place.path)/safe/loose]\n") == [
+        first + "\(place.path)/safe/loose is writable by others (uid \(geteuid()), mode 0757)" + why
+      ])
+    let hooks = """
+      command: [/bin/sh]
+      before-start: [\(place.path)/open/program]
+      repair: [{name: fix, run: [\(place.path)/open/program]}]
+      notices: {on-crash: [\(place.path)/open/program]}
+      reload: [\(place.path)/open/program]
+      checks: [{name: c, exec: [\(place.path)/open/program]}]
+
+      """
+    let told = try warnings(hooks)
+    #expect(told.count == 5 && told.allSatisfy { $0.hasSuffix(open) }, "\(told)")
   }
 }
 

@@ -94,7 +94,7 @@ func question(_ path: String, _ text: String) -> Int64? {
 }
 
 @Test(arguments: [false, true])
-func `the history keeps what it is told to, and every open run`(later: Bool) {
+func `I9: the history keeps what it is told to, and every open run`(later: Bool) {
   let scratch = Scratch()
   let store = Store(directory: scratch.path, bootID: bootA, limits: later ? Store.Limits() : Store.Limits(events: 10))
   _ = store.load()
@@ -328,7 +328,7 @@ func `the history keeps what it is told to, and every open run`(later: Bool) {
   #expect(Set(loaded.services.keys) == [name("db"), name("mail")] && loaded.lost)
 }
 
-@Test func `links, pipes and other users' files are refused, and nothing is written through them`() {
+@Test func `J4: links, pipes and other users' files are refused, and nothing is written through them`() {
   let kinds: [(String, (Scratch, Scratch) -> Void)] = [
     ("not a regular file", { symlink($1.file("victim"), $0.file("guardian.db")) }),
     ("not a regular file", { symlink($1.file("nothing"), $0.file("guardian.db")) }),
@@ -348,14 +348,14 @@ func `the history keeps what it is told to, and every open run`(later: Bool) {
 }
 
 @Test(.enabled(if: geteuid() == 0, "not shown: only root can give files away"))
-func `another user's database is refused`() {
+func `J4: another user's database is refused`() {
   let scratch = Scratch()
   fill(scratch.path)
   chown(scratch.file("guardian.db"), 12345, 12345)
   #expect(look(scratch.path).why?.contains("another user") == true)
 }
 
-@Test func `a state directory that others can write to is refused`() {
+@Test func `J4: a state directory that others can write to is refused`() {
   let scratch = Scratch()
   chmod(scratch.path, 0o777)
   #expect(look(scratch.path).why?.contains("writable by nobody else") == true)

@@ -202,7 +202,7 @@ func `E5, E6, E7: trouble with the disk makes the store volatile and loses nothi
   #expect(loaded.services[name("web")]?.record.strikes == 2 && loaded.services[name("db")]?.record.strikes == 4)
 }
 
-@Test func `H10: a storm of saves behind a disk that is stuck takes no more memory than its services`() throws {
+@Test func `H10, I9: a storm of saves behind a disk that is stuck takes no more memory than its services`() throws {
   let faulty = try #require(Faulty("storm"))
   let limits = Store.Limits(queuedEvents: 100, firstPause: .milliseconds(5))
   let store = Store(directory: faulty.scratch.path, bootID: bootA, limits: limits, vfs: faulty.vfs)

@@ -6,6 +6,7 @@
 //   bomb          forks, and its children fork, as long as the kernel lets them; none of them ever ends
 //   churn         forks children who fork children who end at once, so that somebody else has to bury them
 //   escape        children leave the session, lose their parents and wipe their environment; N at most: escape=N
+//   many=N        N children who do nothing at all
 //   output[=MB/s] writes lines to standard output, as fast as it can or so many megabytes in a second
 //   notify[=N]    sends N datagrams (without N: for ever) to $NOTIFY_SOCKET
 //   exit          ends with status 1 after half a second, and leaves all of the others behind
@@ -72,6 +73,13 @@ static void escape(const char *program, const char *mark, long most) {
   for (;;) pause();
 }
 
+static void many(long count) {
+  for (long i = 0; i < count; i++)
+    if (fork() == 0)
+      for (;;) pause();
+  for (;;) pause();
+}
+
 static void output(double megabytes) {
   static char block[65536];
   for (size_t i = 0; i < sizeof block; i++) block[i] = i % 80 == 79 ? '\n' : 'x';
@@ -131,6 +139,7 @@ int main(int count, char **arguments) {
     if (value(role, "bomb")) bomb();
     if (value(role, "churn")) churn();
     if ((much = value(role, "escape"))) escape(arguments[0], mark, *much ? atol(much) : 64);
+    if ((much = value(role, "many"))) many(atol(much));
     if ((much = value(role, "output"))) output(atof(much));
     if ((much = value(role, "notify"))) notify(atol(much));
     _exit(64);

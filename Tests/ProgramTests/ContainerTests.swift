@@ -110,6 +110,27 @@ extension Programs {
       #expect(try await guardian.process.wait() == 0)
     }
 
+    @Test func `K4: it warns where the stop time-outs of a chain are more than a container's grace, and not below`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let words = "stopping everything may take 20s"
+      let guardian = try await Guardian(
+        scratch, services: ["db": steady, "web": steady], wrappedIn: OwnNumbers.wrapper)
+      try await settles(guardian, "web")
+      #expect(!guardian.log.contains("stopping everything may take"), "side by side they take ten seconds")
+      try guardian.configure("web", steady + "requires: [db]\n")
+      _ = try await guardian.control("reload")
+      #expect(guardian.log.contains(words) && guardian.log.contains("kill after 10s"), "\(guardian.log)")
+      #expect(try await guardian.control("status").output.contains(words))
+      try guardian.configure("web", steady + "requires: [db]\nstop: {timeout: 2s}\n")
+      try guardian.configure("db", steady + "stop: {timeout: 3s}\n")
+      _ = try await guardian.control("reload")
+      #expect(try await !guardian.control("status").output.contains("stopping everything may take"))
+      kill(try first(guardian), SIGTERM)
+      #expect(try await guardian.process.wait() == 0)
+    }
+
     @Test func `K2: strangers are reaped`() async throws {
       let scratch = try Scratch()
       // Orphans of no service: each loses its parent at once, and ends later.

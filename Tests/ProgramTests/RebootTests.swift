@@ -28,7 +28,7 @@ extension Programs {
       return stage
     }
 
-    @Test func `everything is as it was, in each step, and backoff resumes with what was left`() async throws {
+    @Test func `K8: everything is as it was, in each step, and backoff resumes with what was left`() async throws {
       let scratch = try Scratch(), stage = try await stage(scratch)
       let before = try await boot(stage, "first"), after = try await boot(stage, "second")
       let story = "\(before.all)\n\(after.all)"

@@ -5,7 +5,8 @@ extension Programs {
   @Suite struct `the daemon` {
     static let sleeper = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
 
-    @Test func `gives a service exactly the documented environment, three descriptors and clean signals`() async throws
+    @Test func `J8: gives a service exactly the documented environment, three descriptors and clean signals`()
+      async throws
     {
       let scratch = try Scratch()
       let seen = scratch.path + "/seen"
@@ -20,6 +21,11 @@ extension Programs {
           startup-window: 100ms
           log: none
           """
+        ],
+        environment: [
+          "LD_PRELOAD": "/nowhere.so", "LD_LIBRARY_PATH": "/nowhere", "NOTIFY_SOCKET": scratch.path + "/above",
+          "LISTEN_FDS": "0", "LISTEN_PID": "1", "JOURNAL_STREAM": "8:1", "CREDENTIALS_DIRECTORY": "/nowhere",
+          "MANAGERPID": "1", "SECRET": "hush",
         ])
       try await guardian.wait(for: "looks", "settles") { $0["settled"].bool == true }
       try await eventually("it has looked") { Files.exists(seen) ? () : nil }
@@ -334,10 +340,12 @@ extension Programs {
       try await guardian.stop()
     }
 
-    @Test func `an idle guardian does not wake`() async throws {
+    @Test func `I1: an idle guardian does not wake, however many services it has`() async throws {
       let scratch = try Scratch()
-      let guardian = try await Guardian(scratch, services: ["good": Self.sleeper])
-      try await guardian.wait(for: "good", "settles") { $0["settled"].bool == true }
+      var services = ["good": Self.sleeper]
+      for number in 0..<40 { services["s\(number)"] = Self.sleeper }
+      let guardian = try await Guardian(scratch, services: services)
+      try await eventually("all settle") { try await guardian.control("status").code == 0 ? () : nil }
       func switches() throws -> Int {
         let text = try Files.read("/proc/\(guardian.process.pid)/status")
         return text.split(separator: "\n").filter { $0.hasPrefix("voluntary_ctxt") }.compactMap {

@@ -16,8 +16,9 @@ extension Programs {
       #expect(fact == text, "\(name)", sourceLocation: place)
     }
 
-    @Test func `the installed unit becomes active`() throws {
+    @Test func `K1: the installed unit becomes active when it answers and has decided for each service`() throws {
       try expect("start", "")
+      try expect("start-answers", "answers")
       try expect("active", "active")
     }
 
@@ -33,7 +34,7 @@ extension Programs {
       #expect(try facts["journal-priority"].contains("guardian.service"))
     }
 
-    @Test func `systemctl reload returns when the new service is there`() throws {
+    @Test func `K1: systemctl reload returns when the new service is there`() throws {
       try expect("reload", "")
       let (state, status) = try facts["after-reload"].firstLineAndRest
       #expect(state == "active")
@@ -130,8 +131,11 @@ extension Programs {
       try expect("sighup", "active")
     }
 
-    @Test func `systemctl stop ends well and leaves no process behind`() throws {
+    @Test func `K1, K4: systemctl stop ends well, also beyond the unit's time-out, and leaves no process behind`()
+      throws
+    {
       try expect("stop", "")
+      try expect("stopping", "deactivating")
       #expect(try facts["after-stop"].contains("inactive"))
       try expect("left", "")
       try expect("sleeping", "none")

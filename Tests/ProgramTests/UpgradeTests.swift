@@ -27,7 +27,7 @@ extension Programs {
       guard rename(program + ".new", program) == 0 else { throw Failure.errno(program) }
     }
 
-    @Test func `CASES 54, K6 keeps the pid, every service and every count`() async throws {
+    @Test func `CASES 54, K6: keeps the pid, every service and every count`() async throws {
       let (guardian, program) = try await guardian([
         "steady": "command: [/bin/sleep, '1000']\nstartup-window: 1s\n",
         "told": "command: [/bin/sh, -c, 'sleep 1000']\nready: notify\nstart-timeout: 1h\n",
