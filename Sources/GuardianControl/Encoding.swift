@@ -90,6 +90,8 @@ package func encode(_ s: ServiceStatus, brief: Bool, into json: inout JSONWriter
     json.endObject()
   }
   json.endArray()
+  json.key("stopped_by")
+  if s.stoppedBy.isEmpty { json.null() } else { json.string(s.stoppedBy) }
   json.key("notes")
   json.strings(s.notes)
   json.endObject()

@@ -64,6 +64,7 @@ package let supervisorInterface = """
     groups: ?[]string,
     waits_for: ?[]string,
     checks: ?[]Check,
+    stopped_by: ?string,
     notes: ?[]string
   )
 

@@ -615,6 +615,7 @@ package struct Fleet: Sendable {
             list[place].goal = .durable(failure.map { .failed(reason: $0) } ?? .done(note: note))
           }
         case (.reloaded, .reloadsOver(let why)): list[place].goal = .durable(.failed(reason: why))
+        case (.ready, .stuck(let why)), (.stopped, .stuck(let why)): list[place].goal = .durable(.failed(reason: why))
         case (.stopped, .failed), (.ready, .overtaken), (.durable, _), (_, .forgotten), (_, .reloaded),
           (_, .reloadsOver), (.reloaded, _):
           break

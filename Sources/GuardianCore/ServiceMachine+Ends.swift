@@ -72,6 +72,7 @@ extension ServiceMachine {
     if let killedAt = stop.killedAt {
       let waited = turn.now.monotonic - killedAt
       reason = "SIGKILL sent \(waited.description) ago, waiting for the kernel"
+      if waited >= Self.killAgain { turn.milestones.append(.stuck(reason)) }
       if waited >= Self.killAgain, waited < Self.killAgain * 2 {
         note(.stuck(pids: max(1, stop.death?.leftovers ?? 1), since: waited), &turn)
       }

@@ -22,7 +22,7 @@ extension ServiceMachine {
     let expectation: Expectation =
       switch command.verb {
       case .start: orderStart(by: command.by, &turn)
-      case .stop(let untilBoot): orderStop(untilBoot: untilBoot, &turn)
+      case .stop(let untilBoot): orderStop(untilBoot: untilBoot, by: command.by, &turn)
       case .restart: orderRestart(by: command.by, &turn)
       case .release: orderRelease(by: command.by, &turn)
       case .reset: orderReset(by: command.by, &turn)
@@ -37,10 +37,12 @@ extension ServiceMachine {
     removed ? "its definition is gone, so it is being stopped for good" : "guardian is going down"
   }
 
-  private mutating func want(_ wanted: Wanted, untilBoot: Bool = false) {
+  /// - Parameter by: Who wants it down. The first one's name stays where others want the same.
+  private mutating func want(_ wanted: Wanted, untilBoot: Bool = false, by: String = "") {
     guard record.wanted != wanted || record.untilBoot != untilBoot else { return }
     record.wanted = wanted
     record.untilBoot = untilBoot
+    record.stoppedBy = wanted == .down ? by : ""
     save()
   }
 
@@ -94,8 +96,8 @@ extension ServiceMachine {
     }
   }
 
-  private mutating func orderStop(untilBoot: Bool, _ turn: inout Turn) -> Expectation {
-    want(.down, untilBoot: untilBoot)
+  private mutating func orderStop(untilBoot: Bool, by: String, _ turn: inout Turn) -> Expectation {
+    want(.down, untilBoot: untilBoot, by: by)
     switch phase {
     case .stopped, .finished:
       reason = ""

@@ -152,6 +152,22 @@ extension Situation {
   }
 }
 
+extension Situation {
+  /// The phase that it was saved in.
+  fileprivate var phase: PhaseName {
+    switch self {
+    case .stopped: .stopped
+    case .finished: .finished
+    case .waiting: .waiting
+    case .living(let run): run.wasReady ? .running : .starting
+    case .backingOff: .backingOff
+    case .repairing: .repairing
+    case .stopping: .stopping
+    case .quarantined: .quarantined
+    }
+  }
+}
+
 // MARK: - The way back
 
 extension ServiceMachine {
@@ -171,6 +187,7 @@ extension ServiceMachine {
     } else if record.untilBoot {
       record.untilBoot = false
       record.wanted = spec.start == .boot ? .up : .down
+      record.stoppedBy = ""
       save()
     }
     if record.quarantine == nil, record.step > .restart {
@@ -186,8 +203,10 @@ extension ServiceMachine {
     takeUp(sameBoot: sameBoot, &turn)
     if record.processHash != 0, record.processHash != spec.process.fingerprint { definitionChangedMeanwhile(&turn) }
     if !sameBoot { countHostLoss(ticketWasOpen: stored.record.openRun != nil, &turn) }
-    finish(turn: &turn, phaseBefore: .stopped)
-    phaseSince = stored.mark.wall
+    // What has become something else meanwhile did so after it was last seen.
+    let asBefore = phase.name == stored.record.situation.phase && stored.record.since.nanoseconds != 0
+    phaseSince = asBefore ? stored.record.since : stored.mark.wall
+    finish(turn: &turn, phaseBefore: phase.name)
   }
 
   private mutating func takeUp(sameBoot: Bool, _ turn: inout Turn) {

@@ -54,6 +54,7 @@ extension ServiceMachine {
       status.checks = checkStatuses
     }
     status.wanted = record.wanted
+    status.stoppedBy = record.stoppedBy
     status.phase = phase.name
     status.step = record.step
     status.settled = settled

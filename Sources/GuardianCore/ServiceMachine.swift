@@ -318,6 +318,8 @@ package enum Milestone: Hashable, Sendable {
   /// What was being stopped will be started instead: a later order wanted it so.
   case overtaken
   case forgotten
+  /// Not even KILL has ended it for a while: nobody knows how long that takes, and whoever waits is told so.
+  case stuck(String)
   /// Nil: done.
   case reloaded(failure: String?)
   /// No reload that was asked for will come about any more.
@@ -401,6 +403,7 @@ extension ServiceMachine {
     if situation != record.situation || reason != record.reason {
       keepBook(from: record.situation, to: situation, &turn)
       record.situation = situation
+      record.since = phaseSince
       record.reason = reason
       save()
     }

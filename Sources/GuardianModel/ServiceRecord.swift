@@ -3,6 +3,8 @@ package struct ServiceRecord: Hashable, Sendable {
   package var wanted = Wanted.down
   /// Wanted returns to what `start:` says at the next boot.
   package var untilBoot = false
+  /// Who asked for it to be down (`root`, `uid 1000`, …); empty where nobody did, and while it is wanted up.
+  package var stoppedBy = ""
   package var step = Step.restart
   /// Strikes in a row on this step.
   package var strikes = 0
@@ -28,6 +30,8 @@ package struct ServiceRecord: Hashable, Sendable {
   package var lastEnd: End?
   /// What it was doing when this was written.
   package var situation = Situation.stopped
+  /// When it began to do that; 0: not known, as in records of earlier versions.
+  package var since = WallTime(nanoseconds: 0)
   /// Times in a row that the machine went down while this service's start ticket was open; cleared when a run settles,
   /// and by a loss of the host that finds the ticket closed.
   package var hostLosses = 0

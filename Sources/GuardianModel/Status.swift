@@ -3,6 +3,8 @@ package struct ServiceStatus: Hashable, Sendable {
   package var name: String
   package var description = ""
   package var wanted = Wanted.down
+  /// Who asked for it to be down: `root`, `uid 1000`, …; empty where nobody did.
+  package var stoppedBy = ""
   package var phase = PhaseName.stopped
   package var step = Step.restart
   package var settled = false

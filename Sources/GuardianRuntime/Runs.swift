@@ -536,6 +536,14 @@ final class RunTable {
     return notes
   }
 
+  /// For `status`: the main process, where it is dying, and will have died only when its core dump is written.
+  func dumping(_ service: ServiceID) -> Int32? {
+    guard let id = facts[service]?.run, let run = runs[id], case .alive = run.stage, run.pid > 0,
+      case .dumping? = ProcessState(of: run.pid)
+    else { return nil }
+    return run.pid
+  }
+
   /// A run that an earlier guardian started.
   func enter(_ run: Run) {
     runs[run.id] = run

@@ -929,7 +929,11 @@ final class Shell {
       status.notes += facts.notes
       if let story = facts.repairStory { status.notes.append(story) }
       status.notes += facts.wordsOfItsOwn
-      if status.phase == .stopping { status.notes += runs.obstacles(id) }
+      if status.phase == .stopping {
+        status.notes += runs.obstacles(id)
+      } else if !brief, let pid = runs.dumping(id) {
+        status.notes.append("pid \(pid) is dumping core: it has died, and is restarted when that is done")
+      }
     }
     if let why = definitions.stale[name] {
       status.notes.append(

@@ -139,6 +139,8 @@ extension FieldWriter {
     if !record.reason.isEmpty { string(18, record.reason) }
     if record.processHash != 0 { unsigned(19, record.processHash) }
     count(30, record.beforeStartFailures)
+    if !record.stoppedBy.isEmpty { string(31, record.stoppedBy) }
+    if record.since.nanoseconds != 0 { integer(32, record.since.nanoseconds) }
   }
 
   private mutating func write(_ situation: Situation) {
@@ -369,6 +371,8 @@ extension FieldReader {
       case 18: record.reason = try field.string()
       case 19: record.processHash = try field.unsigned()
       case 30: record.beforeStartFailures = try field.count()
+      case 31: record.stoppedBy = try field.string()
+      case 32: record.since = WallTime(nanoseconds: try field.integer())
       case endTag: complete = true
       default: break
       }

@@ -4,13 +4,13 @@ import Testing
 
 /// Reports from the field about other supervisors, each as a small thing to try.
 @Suite struct `surprises from the field` {
-  @Test func `case 1 no limit depends on the delay`() throws {
+  @Test func `CASES 1: no limit depends on the delay`() throws {
     let spec = try valid("startup-window: 2s\nescalation: {restart: 5}\nbackoff: {first: 5s, factor: 1, max: 5s}")
     #expect(spec.escalation.restart == 5)
     #expect(spec.backoff.first == spec.backoff.max)
   }
 
-  @Test func `case 5 a zero startup window does not silently turn the ladder off`() {
+  @Test func `CASES 5: a zero startup window does not silently turn the ladder off`() {
     #expect(
       said("startup-window: 0s").first
         == "x.yaml:2:17: 'startup-window' must be longer than 0s; no death could come before it is over, so that none "
@@ -18,19 +18,19 @@ import Testing
   }
 
   @Test(arguments: [("no", "never"), ("false", "never"), ("yes", "always"), ("true", "always"), ("off", "never")])
-  func `case 14 a truth value for restart is refused, never turned round`(_ word: String, _ meant: String) {
+  func `CASES 14: a truth value for restart is refused, never turned round`(_ word: String, _ meant: String) {
     let found = parse("command: [/bin/x]\nrestart: \(word)").diagnostics
     #expect(found.count == 1)
     #expect(found.first?.suggestion == meant)
     #expect(said("restart: {on-crash: false}").first?.hasPrefix("x.yaml:2:10: 'restart' must be") == true)
   }
 
-  @Test func `case 44 a value is byte for byte what YAML says`() throws {
+  @Test func `CASES 44: a value is byte for byte what YAML says`() throws {
     let spec = try valid(#"environment: {KEY: "a%b%%c $HOME ${X} \\n # ' \" é"}"#)
     #expect(spec.process.environment == [.init("KEY", #"a%b%%c $HOME ${X} \n # ' " é"#)])
   }
 
-  @Test func `case 46 a hash in quotes is no comment`() throws {
+  @Test func `CASES 46: a hash in quotes is no comment`() throws {
     let spec = try valid(
       #"""
       environment:
@@ -49,7 +49,7 @@ import Testing
       ])
   }
 
-  @Test func `case 46 text that YAML takes for a comment is pointed out where it matters`() {
+  @Test func `CASES 46: text that YAML takes for a comment is pointed out where it matters`() {
     let found = parse(
       """
       command: /bin/x --color #fff
@@ -67,7 +67,7 @@ import Testing
       found.last?.description.hasPrefix("x.yaml:4:6: warning: '#1' is a comment and no part of the value of é") == true)
   }
 
-  @Test func `case 47 environment values stay the text that was written`() throws {
+  @Test func `CASES 47: environment values stay the text that was written`() throws {
     let spec = try valid(
       "environment: {A: yes, B: no, C: on, D: 0644, E: 1e3, F: 12:30:45, H: 1_000, I: null, J: 2024-01-01,"
         + " K: \"\", L: \"~\", NO: .inf}"
@@ -78,7 +78,7 @@ import Testing
       ])
   }
 
-  @Test func `case 47 an empty value and a bare tilde are refused with their place`() {
+  @Test func `CASES 47: an empty value and a bare tilde are refused with their place`() {
     #expect(
       said("environment: {A: ~, B: }") == [
         "x.yaml:2:18: the value of A has no value; write \"\" for an empty text, \"~\" for a tilde",
@@ -86,11 +86,11 @@ import Testing
       ])
   }
 
-  @Test func `case 49 anchors mean one thing, merge keys and bombs are refused`() {
+  @Test func `CASES 49: anchors mean one thing, merge keys and bombs are refused`() {
     #expect(said("environment: &a {X: y}\nlimits: {<<: *a}").first?.contains("merge keys") == true)
   }
 
-  @Test func `case 50 a setting that would do nothing is not silent`() {
+  @Test func `CASES 50: a setting that would do nothing is not silent`() {
     #expect(said("backof: {first: 1s}").first == "x.yaml:2:1: unknown key 'backof'; did you mean 'backoff'?")
     #expect(
       said("startup_windows: 1s").first == "x.yaml:2:1: unknown key 'startup_windows'; did you mean 'startup-window'?")

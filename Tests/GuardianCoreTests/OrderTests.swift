@@ -361,8 +361,10 @@ import Testing
     var talk = talk(in: .running)
     talk.order(.stop(untilBoot: true))
     #expect(talk.record.wanted == .down && talk.record.untilBoot)
+    #expect(talk.status.stoppedBy == "root")
     talk.order(.start)
     #expect(talk.record.wanted == .up && !talk.record.untilBoot)
+    #expect(talk.status.stoppedBy == "")
   }
 }
 

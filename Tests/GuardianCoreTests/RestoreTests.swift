@@ -606,6 +606,41 @@ extension Conversation {
     }
   }
 
+  @Test
+  func `CASES 89: since when it is stopped, quarantined or waits, and who stopped it, outlives guardian and a reboot`()
+  {
+    var stopped = Conversation(service())
+    stopped.settle()
+    stopped.order(.stop(untilBoot: false))
+    stopped.end(.signal(.term, core: false))
+    var quarantined = Conversation(service())
+    #expect(quarantined.dieOut() == 7)
+    var delayed = Conversation(
+      service {
+        $0.backoff.first = .hour
+        $0.backoff.max = .hour
+      })
+    delayed.end()
+    for var c in [stopped, quarantined, delayed] {
+      let before = c.status
+      #expect(before.since > WallTime(nanoseconds: 1_790_000_000_000_000_000) && before.since <= c.now.wall)
+      for _ in 0..<2 {
+        c.guardianDies(away: .seconds(10))
+        #expect(c.status.since == before.since && c.phase == before.phase)
+      }
+      c.reboot(down: .minute)
+      #expect(c.status.since == before.since && c.status.stoppedBy == before.stoppedBy && c.phase == before.phase)
+    }
+    #expect(stopped.status.stoppedBy == "root" && delayed.status.stoppedBy == "")
+    // What was running has ended with the machine, which was last seen just before.
+    var running = Conversation(service())
+    running.settle()
+    running.pass(.hour)
+    let last = running.now.wall
+    running.reboot(down: .minute)
+    #expect(running.phase == .stopped && running.status.since == last)
+  }
+
   @Test func `a task of the boot runs again at the next one`() {
     var c = Conversation(
       service {

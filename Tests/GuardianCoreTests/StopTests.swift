@@ -99,12 +99,19 @@ import Testing
     #expect(talk.signals.map(\.signal) == [.term, .kill])
   }
 
-  @Test func `D2: that KILL does not end is said so, and no second copy is started`() {
-    // CASES 31: reaped before it was dead.
+  @Test func `CASES 31, D2: that KILL does not end is said so, to who waits too, and no second copy is started`() {
     var talk = Conversation(service())
     talk.exec()
-    talk.order(.restart)
-    talk.pass(.seconds(60))
+    let restart = talk.order(.restart)
+    talk.pass(.seconds(14))
+    #expect(talk.answers[restart] == nil)
+    talk.pass(.seconds(1))
+    // Ten seconds of patience, and five after KILL.
+    #expect(talk.answers[restart] == .failed(reason: "SIGKILL sent 5s ago, waiting for the kernel"))
+    let stop = talk.order(.stop(untilBoot: false))
+    let again = talk.order(.restart)
+    talk.pass(.seconds(45))
+    #expect(isFailed(talk.answers[stop]) && isFailed(talk.answers[again]))
     #expect(talk.phase == .stopping)
     #expect(talk.status.reason.contains("kernel"))
     #expect(talk.spawns.count == 1)

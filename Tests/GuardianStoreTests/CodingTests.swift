@@ -141,6 +141,7 @@ struct Maker {
     var record = ServiceRecord()
     record.wanted = pick([.up, .down])
     record.untilBoot = flag()
+    record.stoppedBy = text()
     record.step = pick(Step.allCases)
     record.strikes = count()
     record.triesOnStep = count()
@@ -162,6 +163,7 @@ struct Maker {
     record.reason = text()
     record.processHash = maybe { $0.random.next() } ?? 0
     record.beforeStartFailures = count()
+    record.since = wall()
     return record
   }
 }
@@ -176,7 +178,7 @@ struct Maker {
 
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
-  #expect(Mirror(reflecting: ServiceRecord()).children.count == 20)
+  #expect(Mirror(reflecting: ServiceRecord()).children.count == 22)
   #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 18)
   #expect(Mirror(reflecting: LiveReload(ordered: true, since: .zero, until: .zero)).children.count == 10)
 }

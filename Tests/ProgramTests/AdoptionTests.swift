@@ -132,7 +132,9 @@ extension Programs {
       try await guardian.stop()
     }
 
-    @Test func `stopped stays stopped, quarantined stays quarantined, and strikes are kept`() async throws {
+    @Test func `CASES 89: stopped stays stopped, quarantined quarantined, a delay goes on; since when, and by whom`()
+      async throws
+    {
       let scratch = try Scratch()
       let doomed = """
         command: [/bin/sh, -c, "exit 3"]
@@ -144,15 +146,29 @@ extension Programs {
         backoff: {first: 1h, max: 2h}
         log: none
         """
-      let guardian = try await Guardian(scratch, services: ["down": settling, "doomed": doomed, "slow": slow])
+      let guardian = try await Guardian(
+        scratch, services: ["down": settling, "until": settling, "doomed": doomed, "slow": slow])
       try await guardian.wait(for: "doomed", "is quarantined") { $0["phase"].string == "quarantined" }
       let slowBefore = try await guardian.wait(for: "slow", "backs off") { $0["phase"].string == "backing-off" }
+      let doomedBefore = try await guardian.status("doomed")
       #expect(try await guardian.control("stop", "down").code == 0)
+      #expect(try await guardian.control("stop", "until", "--until-boot").code == 0)
+      let me = geteuid() == 0 ? "root" : "uid \(geteuid())"
+      let downBefore = try await guardian.status("down")
+      #expect(downBefore["stopped_by"].string == me, "\(downBefore)")
+      // In another second, to tell the times apart.
+      try await Task.sleep(for: .milliseconds(1_100))
       guardian.kill()
       try await guardian.startAgain()
-      #expect(try await guardian.status("down")["phase"].string == "stopped")
-      #expect(try await guardian.status("down")["wanted"].string == "down")
+      for name in ["down", "until"] {
+        let after = try await guardian.status(name)
+        #expect(after["phase"].string == "stopped" && after["wanted"].string == "down", "\(after)")
+        #expect(after["stopped_by"].string == me, "\(after)")
+      }
+      #expect(try await guardian.status("down")["since"] == downBefore["since"])
+      #expect(try await guardian.control("status", "down").output.contains("down, stopped by \(me)"))
       let doomedAfter = try await guardian.status("doomed")
+      #expect(doomedAfter["since"] == doomedBefore["since"] && doomedAfter["stopped_by"] == .null, "\(doomedAfter)")
       #expect(doomedAfter["phase"].string == "quarantined" && doomedAfter["step"].string == "quarantine")
       let slowAfter = try await guardian.status("slow")
       #expect(slowAfter["phase"].string == "backing-off" && slowAfter["strikes"].int == 1, "\(slowAfter)")
@@ -356,10 +372,10 @@ extension Programs {
       #expect(wrong.isEmpty, "\(wrong.count) are wrong, such as \(wrong.prefix(3))")
     }
 
-    @Test func `G8: who writes while guardian dies is not harmed by it, and goes on writing`() async throws {
+    @Test func `CASES 25, G8: who writes while guardian dies is not harmed by it, and no line is lost`() async throws {
       let scratch = try Scratch()
       let yaml = """
-        command: [/bin/sh, -c, "while :; do echo chatter; sleep 0.01; done"]
+        command: [/bin/sh, -c, "n=0; while :; do n=$((n + 1)); echo tick $n; sleep 0.01; done"]
         startup-window: 100ms
         log: inherit
         """
@@ -371,7 +387,11 @@ extension Programs {
       try await guardian.startAgain()
       let after = try await guardian.status("chatty")
       #expect(after["pid"] == before["pid"] && after["restarts"].int == 0, "\(after)")
+      let reached = guardian.log.count
+      try await eventually("it goes on") { guardian.log.count > reached + 100 ? () : nil }
       try await guardian.stop()
+      let ticks = guardian.log.split(separator: "\n").filter { $0.hasPrefix("tick ") }
+      #expect(ticks.enumerated().allSatisfy { $1 == "tick \($0 + 1)" }, "\(ticks)")
     }
 
     @Test func `a service whose file has gone meanwhile is stopped and forgotten`() async throws {

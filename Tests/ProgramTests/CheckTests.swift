@@ -17,7 +17,7 @@ extension Programs {
       """ + more
     }
 
-    @Test func `I74 end what is unhealthy, and what stays down climbs the ladder into quarantine`() async throws {
+    @Test func `CASES 74: end what is unhealthy, and what stays down climbs the ladder into quarantine`() async throws {
       let scratch = try Scratch()
       try Files.write("", to: scratch.path + "/well")
       let guardian = try await Guardian(scratch, services: ["web": yaml(scratch)])
@@ -36,7 +36,7 @@ extension Programs {
       try await guardian.stop()
     }
 
-    @Test func `I73 somebody else who answers on the port makes no run that dies ready`() async throws {
+    @Test func `CASES 73: somebody else who answers on the port makes no run that dies ready`() async throws {
       let scratch = try Scratch()
       let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
       defer { close(listener) }

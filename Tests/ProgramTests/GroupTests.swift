@@ -281,7 +281,9 @@ extension Programs {
       try await guardian.stop()
     }
 
-    @Test func `'cgroup: off' uses none and says so, and what is started is ended by session and sweep`() async throws {
+    @Test func `CASES 19: 'cgroup: off' uses none and says so, and what is started is ended by session and sweep`()
+      async throws
+    {
       let number = number
       let yaml = """
         command: [/bin/sh, -c, "setsid sleep \(number) & exec sleep \(number)"]

@@ -191,7 +191,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
-    func `C4, CASES 70: a thousand senders that are gone before anybody looks all count`() async throws {
+    func `CASES 70, C4: a thousand senders that are gone before anybody looks all count`() async throws {
       let (_, guardian, talker) = try await alone("ready: notify\n")
       try talker.tell(
         """

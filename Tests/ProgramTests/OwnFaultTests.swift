@@ -135,7 +135,7 @@ extension Programs {
 
     /// In process numbers of its own, where the next one can be chosen.
     @Test(.enabled(if: isRoot && access("/proc/sys/kernel/ns_last_pid", F_OK) == 0, "not shown: needs root"))
-    func `who has a dead service's pid now is neither taken over nor signalled`() async throws {
+    func `CASES 29: who has a dead service's pid now is neither taken over nor signalled`() async throws {
       let scratch = try Scratch()
       for name in ["config", "config/services", "state", "run", "logs"] { _ = try scratch.directory(name) }
       try Files.write(steady, to: scratch.path + "/config/services/web.yaml")

@@ -28,7 +28,9 @@ extension Programs {
       return stage
     }
 
-    @Test func `K8: everything is as it was, in each step, and backoff resumes with what was left`() async throws {
+    @Test func `CASES 89, CASES 29, K8: everything is as it was, in each step, and backoff resumes with what was left`()
+      async throws
+    {
       let scratch = try Scratch(), stage = try await stage(scratch)
       let before = try await boot(stage, "first"), after = try await boot(stage, "second")
       let story = "\(before.all)\n\(after.all)"
@@ -40,6 +42,9 @@ extension Programs {
       #expect(try after["well"].contains(#""strikes":0"#) && after["well"].contains(#""cause":"host""#), "\(story)")
       try both("down", #""wanted":"down""#)
       try both("down", #""phase":"stopped""#)
+      try both("down", #""stopped_by":"root""#)
+      #expect(try before["until"].contains(#""phase":"stopped""#), "\(story)")
+      #expect(try after["until"].contains(#""settled":true"#), "\(story)")
       try both("doomed", #""phase":"quarantined""#)
       try both("slow", #""phase":"backing-off""#)
       try both("slow", #""strikes":1"#)

@@ -187,7 +187,7 @@ extension Programs {
     @Test(
       .enabled(
         if: isRoot && Place.program("python3") != nil, "not shown: needs root, to be somebody else, and python3"))
-    func `hears nobody but the service's user and root`() async throws {
+    func `CASES 71: hears nobody but the service's user and root`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(
         scratch, services: ["quiet": Self.sleeper + "ready: notify\nstart-timeout: 60s\n"])

@@ -152,7 +152,7 @@ private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> 
 private enum Member: String, CaseIterable {
   case name, description, wanted, phase, step, settled, degraded, pid, run, since, uptime_ms, restarts, strikes
   case strikes_allowed, held, disabled_plugins, next, last_end, reason, type, observe, clears, pending_definition
-  case runbook, contact, log, status_text, requires, after, groups, waits_for, checks, notes
+  case runbook, contact, log, status_text, requires, after, groups, waits_for, checks, stopped_by, notes
 }
 private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
 
@@ -218,6 +218,7 @@ private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) 
     case .groups: s.groups = try strings(value, "groups")
     case .waits_for: s.waitsFor = try strings(value, "waits_for")
     case .checks: s.checks = try decodeChecks(value)
+    case .stopped_by: s.stoppedBy = try text(value, "stopped_by")
     case .notes: s.notes = try strings(value, "notes")
     }
   }

@@ -161,7 +161,8 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
   if state.word != s.phase.rawValue { line += " (\(s.phase.rawValue))" }
   if s.since.nanoseconds > 0 { line += " since \(clock(s.since))\(ago(s.since))" }
   add("State", line, state.ink)
-  add("Wanted", s.wanted.rawValue + (s.kind == .task ? ", a task" : ""))
+  let stopper = s.stoppedBy.isEmpty ? "" : ", stopped by \(s.stoppedBy)"
+  add("Wanted", s.wanted.rawValue + stopper + (s.kind == .task ? ", a task" : ""))
   if let pid = s.pid {
     add("Process", "\(pid)" + (s.uptimeMilliseconds.map { ", up \(shortTime(milliseconds: $0))" } ?? ""))
   }
