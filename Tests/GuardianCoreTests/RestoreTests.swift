@@ -623,7 +623,7 @@ extension Conversation {
     delayed.end()
     for var c in [stopped, quarantined, delayed] {
       let before = c.status
-      #expect(before.since > WallTime(nanoseconds: 1_790_000_000_000_000_000) && before.since <= c.now.wall)
+      #expect(before.since >= WallTime(nanoseconds: 1_790_000_000_000_000_000) && before.since <= c.now.wall)
       for _ in 0..<2 {
         c.guardianDies(away: .seconds(10))
         #expect(c.status.since == before.since && c.phase == before.phase)
