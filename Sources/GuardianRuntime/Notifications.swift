@@ -39,6 +39,7 @@ extension RunTable {
       var held: [Int32] = []
       for _ in 0..<1024 {
         guard notify.receive(held: &held) != nil else { break }
+        facts.ignoredNotifications += 1
         closeAll(&held)
       }
       closeAll(&held)
@@ -70,6 +71,9 @@ extension RunTable {
       guard let datagram = notify.receive(held: &held) else { break }
       if let run = facts.run.flatMap({ runs[$0] }) {
         hear(datagram, run, facts, &held, &pinged)
+      } else {
+        // Of a run that has ended, or of one that is not born yet.
+        facts.ignoredNotifications += 1
       }
       closeAll(&held)
     }

@@ -44,7 +44,7 @@ import Testing
     #expect(talk.answers[request] == .done(note: ""))
   }
 
-  @Test func `that never says READY=1 has failed after start-timeout, and the run goes on and is settled`() {
+  @Test func `C12: that never says READY=1 has failed after start-timeout, and the run goes on and is settled`() {
     var talk = running { $0.ready = .notify }
     let request = talk.order(.reload)
     talk.tell(.reloading(talk.run, stamp: nil))

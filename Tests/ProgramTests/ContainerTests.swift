@@ -148,6 +148,33 @@ extension Programs {
     }
 
     @Test
+    func `E14: where /proc shows nobody the processes of others, an ordinary user's services are kept all the same`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "web": steady,
+          "family":
+            "command: [/bin/sh, -c, \"setsid sleep 1000005 & exec sleep 1000000\"]\nstartup-window: 100ms\nlog: none\n",
+        ], user: .nobody,
+        wrappedIn: OwnNumbers.wrapper + [
+          "/bin/sh", "-c", "mount -o remount,hidepid=2 /proc && exec \"$@\"", "sh",
+        ])
+      try await settles(guardian, "web")
+      try await settles(guardian, "family")
+      let before = try await service(guardian, "web")
+      #expect(try await guardian.control("restart", "web").code == 0)
+      #expect(try await service(guardian, "web")["run"] != before["run"])
+      #expect(try await guardian.control("stop", "family").code == 0)
+      #expect(processes { _, _, line in line == "sleep 1000005" }.isEmpty)
+      kill(try first(guardian), SIGTERM)
+      #expect(try await guardian.process.wait() == 0, "\(guardian.log)")
+      #expect(processes { pid, _, line in pid != getpid() && line.contains(scratch.path) }.isEmpty)
+    }
+
+    @Test
     func
       `K3, E14, CASES 85: no /proc, no journal, no cgroup, a read-only root, noexec /run, any uid: it starts, and lists what is weaker`()
       async throws

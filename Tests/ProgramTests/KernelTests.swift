@@ -20,7 +20,7 @@ enum Between {
   static func badDay(_ scratch: Scratch, _ what: String) async throws -> [String: String] {
     try await build("bad-day.c", ["-shared", "-fPIC"], to: scratch.path + "/bad-day.so")
     return [
-      "LD_PRELOAD": scratch.path + "/bad-day.so", "BAD_DAY": what, "BAD_DAY_FILE": scratch.path + "/names-hang",
+      "LD_PRELOAD": scratch.path + "/bad-day.so", "BAD_DAY": what, "BAD_DAY_FILE": scratch.path + "/bad-day-is-here",
     ]
   }
 }
@@ -449,11 +449,51 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `E12: where epoll takes nothing more, restarts go on, nothing spins, and afterwards all is as before`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch,
+        services: ["web": "command: [/bin/sleep, \"1000004\"]\nstartup-window: 100ms\nlog: none\n"],
+        environment: try await Between.badDay(scratch, "epoll"))
+      let web = try await guardian.wait(for: "web", "settles") { $0["settled"].bool == true }
+      let old = Int32(try #require(web["pid"].int))
+      let shortage = scratch.path + "/bad-day-is-here"
+      try Files.write("", to: shortage)
+      try guardian.configure(
+        "talks", "command: [/bin/sleep, \"1000000\"]\nready: notify\nstart-timeout: 1h\nlog: none\n")
+      kill(guardian.process.pid, SIGHUP)
+      kill(old, SIGSEGV)
+      func child() -> Int32? { children(of: guardian.process.pid).first { $0 != old && isAlive($0) } }
+      _ = try await eventually("it is there again") { child() }
+      // Whoever comes now is turned away, and keeps nobody busy.
+      let client = try await guardian.control("status", seconds: 20)
+      #expect(client.code == 6 || client.code == 1, "\(client)")
+      try await eventually("it says what is missing: \(guardian.log)") {
+        guardian.log.contains("fs.epoll.max_user_watches") ? () : nil
+      }
+      func ticks() throws -> Int {
+        let stat = try Files.read("/proc/\(guardian.process.pid)/stat")
+        let fields = stat.split(separator: ")").last?.split(separator: " ") ?? []
+        return fields.count > 12 ? (Int(fields[11]) ?? 0) + (Int(fields[12]) ?? 0) : 0
+      }
+      let before = try ticks()
+      try await Task.sleep(for: .milliseconds(400))
+      #expect(try ticks() - before < 20, "it spins")
+      unlink(shortage)
+      let after = try await guardian.wait(for: "web", "is settled") { $0["settled"].bool == true }
+      #expect(after["strikes"].int == 0 && after["restarts"].int == 1, "\(after)")
+      let talks = try await guardian.wait(for: "talks", "is born") { $0["phase"].string == "starting" }
+      #expect(talks["strikes"].int == 0)
+      try await guardian.stop()
+    }
+
     // MARK: Names and chance
 
     @Test func `E15: neither random numbers nor the name service are needed to keep services running`() async throws {
       let scratch = try Scratch()
-      let hang = scratch.path + "/names-hang"
+      let hang = scratch.path + "/bad-day-is-here"
       let guardian = try await Guardian(
         scratch,
         services: ["web": steady, "sick": "command: [/bin/false]\nbackoff: {first: 50ms, max: 50ms}\nlog: none\n"],

@@ -191,6 +191,30 @@ extension Programs {
     }
 
     @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
+    func `C3: READY=1 after the process has died, or before the next one is born, makes nobody ready and is counted`()
+      async throws
+    {
+      let (_, guardian, talker) = try await alone("ready: notify\nbackoff: {first: 1s, max: 1s}\n")
+      try talker.tell("os._exit(1)")
+      try await guardian.wait(for: "talker", "waits") { $0["phase"].string == "backing-off" }
+      // By root, or whoever runs this: heard by every service of its own user.
+      let late = """
+        import socket
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        s.connect("\(guardian.runtime)/notify/talker")
+        for _ in range(3): s.send(b"READY=1")
+        """
+      #expect(try await run(["/usr/bin/python3", "-c", late]).code == 0)
+      try await eventually("it is started again") { talker.heard.count { $0.hasPrefix("pid") } == 2 ? () : nil }
+      let next = try await guardian.status("talker")
+      #expect(next["phase"].string == "starting" && next["strikes"].int == 1, "\(next)")
+      #expect(notes(next).contains("3 notifications came at the wrong time"), "\(next)")
+      try talker.tell("say('READY=1')")
+      try await guardian.wait(for: "talker", "settles") { $0["settled"].bool == true }
+      try await guardian.stop()
+    }
+
+    @Test(.enabled(if: hasPython, "not shown: python3 is not there"))
     func `CASES 70, C4: a thousand senders that are gone before anybody looks all count`() async throws {
       let (_, guardian, talker) = try await alone("ready: notify\n")
       try talker.tell(

@@ -3,6 +3,7 @@
 //   short    reads and writes of files, pipes and streams move one byte at a time (509 of SQLite's, by the 64-bit calls), and
 //            every third of all such calls is interrupted first
 //   names    look-ups of users and groups hang as long as the file is there that BAD_DAY_FILE names
+//   epoll    nothing more can be watched as long as that file is there
 //   entropy  there is no random number yet for who does not wait for one
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -91,6 +92,15 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int time) {
 }
 int waitid(idtype_t kind, id_t id, siginfo_t *info, int options) {
   return interrupted() ? -1 : REAL(waitid)(kind, id, info, options);
+}
+
+int epoll_ctl(int fd, int what, int other, struct epoll_event *event) {
+  const char *path = getenv("BAD_DAY_FILE");
+  if (has("epoll") && what == EPOLL_CTL_ADD && path && access(path, F_OK) == 0) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return REAL(epoll_ctl)(fd, what, other, event);
 }
 
 static void hang(void) {
