@@ -77,7 +77,7 @@ install:
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/lib/systemd/user
 	install -m 755 $(RELEASE)/guardian $(RELEASE)/guardianctl $(RELEASE)/guardian-sim $(DESTDIR)$(PREFIX)/bin
 	install -d $(DESTDIR)$(PREFIX)/libexec/guardian
-	install -m 755 $(RELEASE)/guardian-check $(DESTDIR)$(PREFIX)/libexec/guardian
+	install -m 755 $(RELEASE)/guardian-check $(RELEASE)/guardian-logger $(DESTDIR)$(PREFIX)/libexec/guardian
 	sed 's|/usr/bin/|$(PREFIX)/bin/|g' units/guardian.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/guardian.service
 	sed 's|/usr/bin/|$(PREFIX)/bin/|g' units/user/guardian.service > $(DESTDIR)$(PREFIX)/lib/systemd/user/guardian.service
 	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/guardian.service $(DESTDIR)$(PREFIX)/lib/systemd/user/guardian.service

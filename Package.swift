@@ -30,6 +30,7 @@ let package = Package(
     .executable(name: "guardian", targets: ["guardian"]),
     .executable(name: "guardianctl", targets: ["guardianctl"]),
     .executable(name: "guardian-check", targets: ["guardian-check"]),
+    .executable(name: "guardian-logger", targets: ["guardian-logger"]),
     .executable(name: "guardian-sim", targets: ["guardian-sim"]),
   ],
   targets: [
@@ -49,6 +50,9 @@ let package = Package(
     .target(name: "GuardianStore", dependencies: ["GuardianModel", "CSQLite"], swiftSettings: swift),
     // Linked by `guardian-check` alone, so that the daemon has no libcurl in its process.
     .target(name: "GuardianChecks", dependencies: ["GuardianModel", "GuardianLinux", "CCurl"], swiftSettings: swift),
+    // Linked by `guardian-logger` alone; without libsystemd, so that the program is wholly static.
+    .target(
+      name: "GuardianLogger", dependencies: ["GuardianModel", "CGuardian", "CZlib"], swiftSettings: swift),
     .target(
       name: "GuardianRuntime",
       dependencies: [
@@ -67,6 +71,9 @@ let package = Package(
       name: "guardian-check", dependencies: ["GuardianChecks", "GuardianLinux"],
       swiftSettings: swift, linkerSettings: staticRuntime),
     .executableTarget(
+      name: "guardian-logger", dependencies: ["GuardianLogger", "CGuardian", "CArguments"],
+      swiftSettings: swift, linkerSettings: staticProgram),
+    .executableTarget(
       name: "guardian-sim", dependencies: ["GuardianSim", "GuardianCore", "GuardianModel"],
       swiftSettings: swift, linkerSettings: staticProgram),
 
@@ -80,6 +87,7 @@ let package = Package(
     .systemLibrary(name: "CJansson", pkgConfig: "jansson", providers: [.apt(["libjansson-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+    .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
 
     .testTarget(name: "GuardianModelTests", dependencies: ["GuardianModel"], swiftSettings: swift),
     .testTarget(name: "GuardianCoreTests", dependencies: ["GuardianCore", "GuardianModel"], swiftSettings: swift),
@@ -104,6 +112,8 @@ let package = Package(
     .testTarget(
       name: "GuardianChecksTests", dependencies: ["GuardianChecks", "GuardianLinux", "GuardianModel"],
       swiftSettings: swift),
+    .testTarget(
+      name: "GuardianLoggerTests", dependencies: ["GuardianLogger", "GuardianModel"], swiftSettings: swift),
     .testTarget(
       name: "GuardianRuntimeTests",
       dependencies: [

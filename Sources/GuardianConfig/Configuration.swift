@@ -81,6 +81,7 @@ package struct HostSpec: Sendable {
   package var governor: GovernorSpec? = GovernorSpec()
   /// Nil: `off`.
   package var commonCause: CommonCauseSpec? = CommonCauseSpec()
+  package var logs = LogsSpec()
   /// The file itself, for telling what has changed in it.
   var written: Node?
   package init() {}

@@ -59,6 +59,18 @@ package struct KeyTable: Sendable {
     Key("common-cause.freeze", "duration", "5min", "then no service moves a step up for so long", ""),
     Key("history", "mapping", "{events: 100000}", "how much is kept of what has happened", ""),
     Key("history.events", "number", "100000", "events, and runs with their ends, the latest", ""),
+    Key(
+      "logs", "mapping", "{rotate: 10M, age: never, keep: 10, total: 1G, compress: none, full: drop}",
+      "how files with the output of services are kept", ""),
+    Key("logs.directory", "path", "guardian's own, as in guardian(8)", "where they are: NAME/current below it", ""),
+    Key("logs.rotate", "size from 16K", "10M", "a file that is larger is put aside", ""),
+    Key("logs.age", "duration | never", "never", "a file that is older is put aside too", ""),
+    Key("logs.keep", "0 … 10000", "10", "so many that were put aside are kept of each service", ""),
+    Key("logs.total", "size from 32K", "1G", "so many bytes are kept of all services together; the oldest go first", ""),
+    Key("logs.compress", "none | gzip", "none", "what is done to a file that was put aside", ""),
+    Key(
+      "logs.full", "drop | wait", "drop",
+      "output that the disk does not take is dropped and counted, or the service waits", ""),
   ])
 
   /// Keys that make no sense for all services at once.
@@ -295,7 +307,7 @@ package struct KeyTable: Sendable {
       "notices.on-common-cause", "list, or one line", "", "when it is one of several that begin to loop at once",
       "notices: {on-common-cause: [/usr/libexec/guardian/notify-mail]}"),
     Key(
-      "log", "journal | inherit | none", "journal where its socket exists, else inherit", "where its output goes",
+      "log", "journal | file | inherit | none", "journal where its socket exists, else inherit", "where its output goes",
       "log: none"),
   ])
 }

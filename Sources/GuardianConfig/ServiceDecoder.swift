@@ -54,6 +54,7 @@ struct ServiceDecoder {
     host.groups = groups(top["cgroup"]) ?? host.groups
     if let node = top["governor"] { host.governor = governor(node) }
     if let node = top["common-cause"] { host.commonCause = commonCause(node) }
+    if let node = top["logs"] { host.logs = logs(node) }
     return host
   }
 
@@ -75,6 +76,39 @@ struct ServiceDecoder {
     spec.within = duration(fields["within"], "'within'", atLeast: .milliseconds(1)) ?? spec.within
     spec.freeze = duration(fields["freeze"], "'freeze'", atLeast: .seconds(1)) ?? spec.freeze
     return spec
+  }
+
+  private mutating func logs(_ node: Node) -> LogsSpec {
+    var spec = LogsSpec()
+    guard let fields = fields(of: node, at: "logs", in: .host, called: "'logs'") else { return spec }
+    if let node = fields["directory"] { spec.directory = exactPath(node, "'directory'") }
+    if let node = fields["rotate"] {
+      spec.rotate = logSize(node, "'rotate'", atLeast: Self.smallestLog) ?? spec.rotate
+    }
+    if let node = fields["age"], plain(node) != "never" {
+      spec.age = duration(node, "'age'", atLeast: .minute, or: "'never'")
+    }
+    spec.keep = integer(fields["keep"], "'keep'", 0...10_000) ?? spec.keep
+    if let node = fields["total"] { spec.total = logSize(node, "'total'", atLeast: 2 * Self.smallestLog) ?? spec.total }
+    if spec.total < spec.rotate {
+      fault(
+        fields["total"] ?? fields["rotate"], "'total' (\(spec.total) bytes) is less than 'rotate' (\(spec.rotate) bytes)",
+        "what all services have together is at least one file")
+    }
+    spec.compress = word(fields["compress"], "'compress'", LogsSpec.Compression.self) ?? spec.compress
+    spec.full = word(fields["full"], "'full'", LogsSpec.Full.self) ?? spec.full
+    return spec
+  }
+
+  /// Smaller ones would be mostly what the logger writes itself.
+  private static let smallestLog: UInt64 = 16 << 10
+
+  private mutating func logSize(_ node: Node, _ name: String, atLeast least: UInt64) -> UInt64? {
+    guard let text = plain(node), let size = Scalars.size(text), size >= least else {
+      wrong(node, name, "a size of at least \(least >> 10)K", Scalars.sizeForm)
+      return nil
+    }
+    return size
   }
 
   /// `off`, or a scalar that is none and a fault; a mapping is not.
@@ -718,7 +752,7 @@ struct ServiceDecoder {
   }
 
   private mutating func logTarget(_ node: Node) -> LogTarget? {
-    let valid: [LogTarget] = [.journal, .inherit, .none]
+    let valid: [LogTarget] = [.journal, .file, .inherit, .none]
     guard let text = text(node, "'log'") else { return nil }
     if let target = valid.first(where: { $0.rawValue == text }) { return target }
     let words = valid.map(\.rawValue)

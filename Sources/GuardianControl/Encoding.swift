@@ -61,6 +61,8 @@ package func encode(_ s: ServiceStatus, brief: Bool, into json: inout JSONWriter
   if let contact = s.contact { json.string(contact) } else { json.null() }
   json.key("log")
   json.string(s.log)
+  json.key("log_file")
+  if let file = s.logFile { json.string(file) } else { json.null() }
   json.key("status_text")
   json.string(s.statusText)
   json.key("requires")

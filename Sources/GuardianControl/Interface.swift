@@ -58,6 +58,7 @@ package let supervisorInterface = """
     runbook: ?string,
     contact: ?string,
     log: ?string,
+    log_file: ?string,
     status_text: ?string,
     requires: ?[]string,
     after: ?[]string,

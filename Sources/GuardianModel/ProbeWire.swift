@@ -192,7 +192,7 @@ extension ProbeAnswer {
 }
 
 /// Numbers of eight bytes, the lowest first; texts with their length before them.
-private struct WireWriter {
+struct WireWriter {
   var bytes: [UInt8] = []
   mutating func number(_ value: UInt64) {
     for shift in stride(from: UInt64(0), to: 64, by: 8) { bytes.append(UInt8(truncatingIfNeeded: value >> shift)) }
@@ -208,7 +208,7 @@ private struct WireWriter {
   mutating func optional(_ value: String?) { texts(value.map { [$0] } ?? []) }
 }
 
-private struct WireReader {
+struct WireReader {
   private let bytes: [UInt8]
   private var place = 0
   init(_ bytes: [UInt8]) { self.bytes = bytes }

@@ -163,7 +163,10 @@ package enum LadderMode: String, Hashable, Sendable, CaseIterable { case enforce
 package enum LogTarget: String, Hashable, Sendable, CaseIterable {
   /// The journal where its socket exists, else inherited. What a file without `log:` has.
   case automatic
-  case journal, inherit, none
+  case journal
+  /// By guardian-logger to `NAME/current` in the directory for logs.
+  case file
+  case inherit, none
 }
 package enum NoticeKind: String, Hashable, Sendable, CaseIterable {
   case onCrash = "on-crash", onEscalation = "on-escalation", onRecovery = "on-recovery"

@@ -32,8 +32,10 @@ package struct ServiceStatus: Hashable, Sendable {
   package var pendingDefinition = false
   package var runbook: String?
   package var contact: String?
-  /// `journal`, `inherit`, `none`, or `degraded`.
+  /// `journal`, `file`, `inherit`, `none`, or `degraded`.
   package var log = ""
+  /// Where its output is written, for `log: file`.
+  package var logFile: String?
   /// The last STATUS= of the service, bounded and escaped.
   package var statusText = ""
   package var requires: [String] = [], after: [String] = [], groups: [String] = []

@@ -200,6 +200,7 @@ extension RunTable {
     if spec.ready == .check { readinessKnown = true }
     run.stream = kept.streams.removeValue(forKey: run.id).map { OwnedFD(adopting: $0) }
     facts.log = shell.logName(spec.log)
+    if spec.log == .file, let process = adoptee.process { shell.outputTable.adopt(run.id, spec.name, pid: process.pid) }
     switch survivors.find(adoptee) {
     case nil:
       readNotificationsOfTheDead(service, facts, run)

@@ -87,13 +87,7 @@ final class CheckTable {
   func isHelper(_ pid: Int32) -> Bool { byPid[pid] != nil }
   var isEmpty: Bool { byPid.isEmpty }
 
-  /// Beside guardian's own program, else where an installation has it. Nil: nowhere.
-  static func program() -> String? {
-    let own = Upgrade.program
-    guard let slash = own.lastIndex(of: "/") else { return nil }
-    let directory = own[..<slash]
-    return ["\(directory)/\(name)", "\(directory)/../libexec/guardian/\(name)"].first { access($0, X_OK) == 0 }
-  }
+  static func program() -> String? { Companions.program(name) }
 
   /// What is to be said where services have checks and nobody can make them.
   static var missing: String {

@@ -21,6 +21,8 @@ struct DescriptorBudget {
     switch spec.log {
     case .journal: needed += 1
     case .automatic: needed += hasJournal ? 1 : 0
+    // The end of its pipe that is read from, and for a moment the other one.
+    case .file: needed += 1
     case .inherit, .none: break
     }
   }

@@ -123,6 +123,7 @@ final class HookTable {
     guard let id = byPid.removeValue(forKey: end.pid), let hook = hooks.removeValue(forKey: id) else { return false }
     // A hook's children do not outlive it.
     hook.child?.mainEnded()
+    defer { shell.outputTable.ended(id) }
     if let group = hook.child?.group {
       if group.isPopulated { hook.child?.signalSet(.kill, orphans: shell.orphans) }
       shell.groups?.discard(group.name)
@@ -217,8 +218,19 @@ final class HookTable {
     spawn.softOpenFiles = shell.softOpenFiles
 
     // What a hook has to say is evidence, also where nobody wants the service's own words.
-    let output = shell.output(spec.log == .none ? .automatic : spec.log, identifier: request.context.service.text)
-    defer { if let number = output.stream { close(number) } }
+    let output: Shell.Output
+    do throws(SystemError) {
+      output = try shell.output(
+        spec.log == .none ? .automatic : spec.log, of: request.context.service, request.id, owner: identity?.uid)
+    } catch {
+      return SpawnFailure(preparing: error)
+    }
+    defer {
+      if let number = output.stream { close(number) }
+      // What was started has its own by then, and what was not has nothing to say.
+      shell.outputTable.begun(request.id)
+      if hook.child == nil { shell.outputTable.ended(request.id) }
+    }
     if let number = output.stream { environment["JOURNAL_STREAM"] = Journal.streamName(of: number) }
     spawn.output = output.target
     spawn.error = output.target

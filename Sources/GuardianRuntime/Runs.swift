@@ -84,7 +84,7 @@ final class ServiceFacts {
   var notifySource: EventSource?
   var run: RunID?
   var statusText = ""
-  /// `journal`, `inherit`, `none`, or `degraded`; empty before the first run.
+  /// `journal`, `file`, `inherit`, `none`, or `degraded`; empty before the first run.
   var log = ""
   var notes: [String] = []
   var droppedNotifications = 0
@@ -247,7 +247,9 @@ final class RunTable {
         return failed(run, failure)
       }
       defer { _ = writeEnd.take() }
-      let output = shell.output(spec.log, identifier: spec.name.text)
+      let output = try shell.output(spec.log, of: spec.name, run.id, owner: spec.process.identity?.uid)
+      // The child has its own by then.
+      defer { shell.outputTable.begun(run.id) }
       facts.log = output.shown
       if let stream = output.stream {
         run.stream = OwnedFD(adopting: stream)
@@ -386,6 +388,7 @@ final class RunTable {
     run.letGoOfReadiness()
     run.letGoOfStream()
     run.letGoOfGroup()
+    shell.outputTable.ended(run.id)
     runs[run.id] = nil
     if let leader = run.child?.leader, leaders[leader] == run.id { leaders[leader] = nil }
     if byPid[run.pid] == run.id { byPid[run.pid] = nil }

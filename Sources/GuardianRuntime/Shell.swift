@@ -67,6 +67,8 @@ final class Shell {
   var runs: RunTable!
   var hooks: HookTable!
   var checks: CheckTable!
+  var outputTable: OutputTable!
+  var helpers: HelperTable!
   private var watches: WatchTable!
   var control: ControlServer!
   private var host: HostManager?
@@ -94,6 +96,8 @@ final class Shell {
   private var lineRevision: UInt64?
   /// Services whose output goes to the journal, as of the last reading.
   private var streams = 0
+  /// Services whose output goes to files, as of the last reading.
+  private var filed = 0
   /// Services with checks, as of the last reading.
   private var checked = 0
   private var reloads: [Reload] = []
@@ -174,6 +178,8 @@ final class Shell {
     runs = try RunTable(self)
     hooks = try HookTable(self)
     checks = try CheckTable(self)
+    outputTable = try OutputTable(self)
+    helpers = try HelperTable(self)
     watches = WatchTable(self)
     control = try ControlServer(self, path: directories.controlSocket, takeOver: takeOver)
     host = try HostManager(
@@ -203,6 +209,7 @@ final class Shell {
     if !surroundings.tookOver { host?.starting() }
     observeAfterFaults()
     closeForgottenRuns()
+    outputTable.lookForLogger()
     take(surroundings.loader(directories.configuration).load())
     endForeigners()
     let takenUp = takeUpRest()
@@ -244,7 +251,9 @@ final class Shell {
     }
     host?.tick(.decisions)
     host?.turnEnded(duties(now), now: now.monotonic)
-    if allStopped, runs.isEmpty, hooks.isEmpty, checks.isEmpty, endStragglers() {
+    if allStopped, runs.isEmpty, hooks.isEmpty, checks.isEmpty, helpers.isEmpty, outputTable.isFinished(),
+      endStragglers()
+    {
       exitStatus = 0
       groups?.removeAll()
       // What is not written by then is lost, and the next guardian says so; nobody may be kept waiting for a disk.
@@ -315,6 +324,7 @@ final class Shell {
       case .allStopped:
         allStopped = true
         checks.endAll()
+        helpers.endAll()
         hooks.endAll(.term)
         endTimer?.arm(at: (SystemClocks.monotonic() + .seconds(5)).nanoseconds)
       }
@@ -379,7 +389,10 @@ final class Shell {
     case .endProbes(let run, let numbers): checks.end(run, numbers)
     case .forget:
       runs.forget(id)
-      if let name = names[id] { groups?.forget(name) }
+      if let name = names[id] {
+        groups?.forget(name)
+        outputTable.forget(name)
+      }
       watches.set(id, path: nil)
       names[id] = nil
     case .save, .record, .enter: break  // gathered by the caller
@@ -439,7 +452,7 @@ final class Shell {
       }
       for end in ended {
         if runs.ended(end, orphans: orphans) || hooks.ended(end, orphans: orphans) || upgrade.ended(end)
-          || checks.ended(end, orphans: orphans)
+          || checks.ended(end, orphans: orphans) || outputTable.ended(end) || helpers.ended(end, orphans: orphans)
         {
           known = true
         } else {
@@ -474,7 +487,10 @@ final class Shell {
 
   /// Children of guardian that it did not start itself, as of now.
   func orphans() -> Orphans {
-    orphanWatch.scan { runs.isMain($0) || hooks.isHook($0) || upgrade.isCheck($0) || checks.isHelper($0) }
+    orphanWatch.scan {
+      runs.isMain($0) || hooks.isHook($0) || upgrade.isCheck($0) || checks.isHelper($0) || outputTable.isLogger($0)
+        || helpers.isHelper($0)
+    }
   }
 
   private func showLife() {
@@ -594,11 +610,17 @@ final class Shell {
       let before = checked
       checked = fleet.ids.count { fleet.spec(of: $0)?.checks.isEmpty == false }
       if checked > 0, before == 0, CheckTable.program() == nil { log.note(.warning, CheckTable.missing) }
+      let filedBefore = filed
+      filed = fleet.ids.count { fleet.spec(of: $0)?.log == .file }
+      if filed > 0, filedBefore == 0, !OutputTable.isInstalled { log.note(.warning, OutputTable.missing) }
       noticeDescriptors()
       noticeGrace()
       lineRevision = nil
     }
-    if let host = loaded.host { store.keep(events: host.historyEvents) }
+    if let host = loaded.host {
+      store.keep(events: host.historyEvents)
+      outputTable.configure(host.logs)
+    }
     var (told, new, gone) = define(loaded, &definitions, &fleet, now)
     for diagnostic in definitions.diagnostics {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
@@ -755,6 +777,7 @@ final class Shell {
     guard let group = DelegatedGroup() else { return }
     var known = KnownProcesses()
     known.groups = groups?.groups
+    if let logger = outputTable.loggerPid { known.leaders.insert(logger) }
     for run in runs.all { if let child = run.child { known.insert(child, run.id) } }
     for hook in hooks.all { if let child = hook.child { known.insert(child, hook.request.id) } }
     for (run, found) in runs.alreadyBorn { known.insert(found.child(of: run), run) }
@@ -929,6 +952,8 @@ final class Shell {
       status.notes += facts.notes
       if let story = facts.repairStory { status.notes.append(story) }
       status.notes += facts.wordsOfItsOwn
+      status.notes += outputTable.notes(of: name)
+      if fleet.spec(of: id)?.log == .file { status.logFile = outputTable.file(of: name) }
       if status.phase == .stopping {
         status.notes += runs.obstacles(id)
       } else if !brief, let pid = runs.dumping(id) {
@@ -1021,6 +1046,7 @@ final class Shell {
       answer.warnings.append("\(streams) services have a journal stream each; journald takes 4096 by default")
     }
     if checked > 0, CheckTable.program() == nil { answer.warnings.append(CheckTable.missing) }
+    if filed > 0, !OutputTable.isInstalled { answer.warnings.append(OutputTable.missing) }
     if fleet.observing {
       answer.warnings.append(
         "guardian died several times by its own fault and only observes for now; 'guardianctl reset --guardian' ends that"
@@ -1049,7 +1075,7 @@ final class Shell {
       switch fleet.spec(of: id)?.log {
       case .journal: true
       case .automatic: automatic
-      case .inherit, .some(.none), nil: false
+      case .file, .inherit, .some(.none), nil: false
       }
     }
   }
@@ -1101,6 +1127,7 @@ final class Shell {
     case .inherit: "inherit"
     case .automatic: Journal.exists ? "journal" : "inherit"
     case .journal: "journal"
+    case .file: "file"
     }
   }
 
@@ -1114,14 +1141,23 @@ final class Shell {
     var needsSIGPIPEIgnored: Bool { shown == "journal" || shown == "degraded" }
   }
 
-  func output(_ log: LogTarget, identifier: String) -> Output {
+  /// - Parameter owner: Who may open /dev/stdout; nil: guardian's own user.
+  /// - Throws: Guardian's own trouble: the start is to be tried again.
+  func output(
+    _ log: LogTarget, of service: ServiceName, _ run: RunID, owner: UInt32?
+  ) throws(SystemError) -> Output {
     switch log {
+    case .file:
+      if let end = try outputTable.open(run, service, owner: owner) {
+        return Output(target: .descriptor(end), stream: nil, shown: "file")
+      }
+      return Output(target: StandardError.isBroken ? .null : .inherit, stream: nil, shown: "degraded")
     case .none: return Output(target: .null, stream: nil, shown: "none")
     case .inherit: return Output(target: .inherit, stream: nil, shown: "inherit")
     case .automatic where !Journal.exists: return Output(target: .inherit, stream: nil, shown: "inherit")
     case .automatic, .journal:
       do throws(SystemError) {
-        let stream = try Journal.openStream(identifier: identifier)
+        let stream = try Journal.openStream(identifier: service.text)
         return Output(target: .descriptor(stream), stream: stream, shown: "journal")
       } catch {
         // Tried again at each start. Guardian's own output may be a stream that went the same way.

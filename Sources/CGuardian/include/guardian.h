@@ -3,4 +3,5 @@
 #include "guardian_faults.h"
 #include "guardian_guard.h"
 #include "guardian_kernel.h"
+#include "guardian_descriptors.h"
 #include "guardian_spawn.h"

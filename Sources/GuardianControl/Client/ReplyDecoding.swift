@@ -152,7 +152,7 @@ private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> 
 private enum Member: String, CaseIterable {
   case name, description, wanted, phase, step, settled, degraded, pid, run, since, uptime_ms, restarts, strikes
   case strikes_allowed, held, disabled_plugins, next, last_end, reason, type, observe, clears, pending_definition
-  case runbook, contact, log, status_text, requires, after, groups, waits_for, checks, stopped_by, notes
+  case runbook, contact, log, log_file, status_text, requires, after, groups, waits_for, checks, stopped_by, notes
 }
 private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
 
@@ -212,6 +212,7 @@ private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) 
     case .runbook: s.runbook = try text(value, "runbook")
     case .contact: s.contact = try text(value, "contact")
     case .log: s.log = try text(value, "log")
+    case .log_file: s.logFile = try text(value, "log_file")
     case .status_text: s.statusText = try text(value, "status_text")
     case .requires: s.requires = try strings(value, "requires")
     case .after: s.after = try strings(value, "after")

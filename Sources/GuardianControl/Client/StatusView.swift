@@ -211,7 +211,7 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
       "\(check.name) (\(check.kind)) \(check.state.rawValue)\(since)\(failed)"
         + (check.text.isEmpty ? "" : ": \(check.text)"), ink)
   }
-  add("Log", s.log)
+  add("Log", s.log + (s.logFile.map { ": " + $0 } ?? ""))
   add("Runbook", s.runbook ?? "")
   add("Contact", s.contact ?? "")
   for note in s.notes { add("Note", note, .doubtful) }

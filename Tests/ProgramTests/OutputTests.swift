@@ -1,0 +1,152 @@
+import Glibc
+import Testing
+
+/// What services write, and what becomes of it.
+extension Programs {
+  @Suite struct `output to files` {
+    /// Of one service, oldest first.
+    struct Log {
+      var notes: [String] = [], lines: [String] = []
+    }
+    static func log(_ guardian: Guardian, _ name: String = "web") throws -> Log {
+      let place = "\(guardian.scratch.path)/logs/\(name)"
+      var log = Log()
+      for file in Files.names(in: place).filter({ $0.hasSuffix(".log") }).sorted() + ["current"] {
+        for line in try Files.read("\(place)/\(file)").split(separator: "\n") {
+          if line.hasPrefix("#") { log.notes.append(String(line)) } else { log.lines.append(String(line.dropFirst(25))) }
+        }
+      }
+      return log
+    }
+
+    static func loggers(_ guardian: Guardian) -> [Int32] {
+      // Whose socket it is tells whose logger.
+      processes { pid, _, line in line.hasSuffix("/guardian-logger") && isLogger(pid, of: guardian) }
+        .compactMap { $0.split(separator: " ").first.flatMap { Int32($0) } }
+    }
+    private static func isLogger(_ pid: Int32, of guardian: Guardian) -> Bool {
+      let maps = (try? Files.read("/proc/\(pid)/maps")) ?? ""
+      return maps.contains(guardian.runtime + "/logger.book")
+    }
+
+    @Test func `CASES 34: what is said between the signal and the end is all there, in order`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "web": """
+          command: [/bin/sh, -c, "trap 'seq 1 20000; exit 0' TERM; echo ready; while :; do sleep 0.05; done"]
+          log: file
+          """
+        ])
+      try await eventually("it is ready") { (try? Self.log(guardian).lines) == ["ready"] ? () : nil }
+      #expect(try await guardian.status("web")["log_file"].string == scratch.path + "/logs/web/current")
+      #expect(try await guardian.control("stop", "web").code == 0)
+      let wanted = ["ready"] + (1...20_000).map(String.init)
+      try await eventually("all is written") { try Self.log(guardian).lines.count == wanted.count ? () : nil }
+      #expect(try Self.log(guardian).lines == wanted)
+      try await guardian.stop()
+      #expect(Self.loggers(guardian) == [])
+    }
+
+    @Test func `the last words before guardian's own end are written before it ends`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "web": """
+          command: [/bin/sh, -c, "trap 'seq 1 20000; exit 0' TERM; echo ready; while :; do sleep 0.05; done"]
+          log: file
+          """
+        ])
+      try await eventually("it is ready") { (try? Self.log(guardian).lines) == ["ready"] ? () : nil }
+      try await guardian.stop()
+      #expect(try Self.log(guardian).lines.count == 20_001)
+    }
+
+    /// Numbered lines in bursts, some MB a second.
+    private static let writer = """
+      command: [/bin/sh, -c, "i=0; while :; do seq $i $((i+4999)); i=$((i+5000)); sleep 0.01; done"]
+      log: file
+      """
+    /// How much a service has written so far, as far as it is still in the file.
+    private func size(_ guardian: Guardian, _ name: String) -> Int {
+      var about = stat()
+      return stat("\(guardian.scratch.path)/logs/\(name)/current", &about) == 0 ? Int(about.st_size) : 0
+    }
+
+    @Test func `G8, CASES 35: guardian and guardian-logger are killed while children write: none dies, order is kept, loss is bounded and told`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let names = (0..<6).map { "w\($0)" }
+      let guardian = try await Guardian(
+        scratch, services: Dictionary(uniqueKeysWithValues: names.map { ($0, Self.writer) }),
+        host: "logs: {rotate: 1G}\n")
+      for name in names { try await eventually("\(name) writes") { size(guardian, name) > 100_000 ? () : nil } }
+      var pids: [String: Int] = [:]
+      for name in names { pids[name] = try await guardian.status(name)["pid"].int }
+      // The logger alone, guardian alone, and both.
+      let first = try #require(Self.loggers(guardian).first)
+      kill(first, SIGKILL)
+      try await eventually("there is another logger") { Self.loggers(guardian).contains { $0 != first } ? () : nil }
+      guardian.kill()
+      let second = try #require(Self.loggers(guardian).first)
+      try await guardian.startAgain()
+      #expect(Self.loggers(guardian) == [second])
+      kill(second, SIGKILL)
+      guardian.kill()
+      try await guardian.startAgain()
+      try await eventually("there is a third logger") { Self.loggers(guardian).contains { $0 != second } ? () : nil }
+      for name in names {
+        let now = try await guardian.status(name)
+        #expect(now["pid"].int == pids[name] && now["restarts"].int == 0, "\(now)")
+        let before = size(guardian, name)
+        try await eventually("\(name) goes on") { size(guardian, name) > before ? () : nil }
+      }
+      try await guardian.stop()
+      for name in names {
+        let log = try Self.log(guardian, name)
+        // Whole lines are numbers; where a logger was killed, one may be cut, and what it had in its hands is missing.
+        var last = -1, missing = 0, cut = 0
+        for line in log.lines {
+          guard let number = Int(line) else {
+            cut += 1
+            continue
+          }
+          if number <= last { cut += 1 } else { if number > last + 1 { missing += number - last - 1 } }
+          if number > last, number < last + 200_000 { last = number } else { cut += 1 }
+        }
+        #expect(cut <= 4, "\(name): \(cut) of \(log.lines.count) lines are cut, or out of order")
+        #expect(missing <= 2 * (256 << 10) / 5, "\(name): \(missing) of \(last) are missing")
+        if missing > 2 { #expect(log.notes.contains { $0.contains("were lost here") }, "\(name): \(missing)") }
+      }
+    }
+
+    @Test func `D6: one line of 100 MB, and then silence of somebody who holds the pipe: memory is bounded, and no restart waits`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "web": """
+          command: [/bin/sh, -c, "head -c 100000000 /dev/zero | tr '\\\\0' x; setsid sleep 1000 & exit 3"]
+          log: file
+          startup-window: 1ms
+          late: {budget: 100}
+          backoff: {first: 10ms, max: 10ms}
+          """
+        ], host: "logs: {rotate: 8M, keep: 3}\n")
+      let logger = try await eventually("there is a logger") { Self.loggers(guardian).first }
+      try await guardian.wait(for: "web", "is started again", seconds: 60) { $0["restarts"].int ?? 0 >= 2 }
+      let status = try Files.read("/proc/\(logger)/status")
+      let peak = try #require(status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") })
+      let kilobytes = try #require(Int(peak.split { $0 == " " || $0 == "\t" }[1]))
+      #expect(kilobytes < 16 << 10, "\(peak)")
+      #expect(try Self.log(guardian).lines.allSatisfy { $0.utf8.count <= 65_536 })
+      #expect(Files.names(in: scratch.path + "/logs/web").count <= 4)
+      try await guardian.stop()
+    }
+  }
+}
