@@ -144,9 +144,9 @@ extension Programs {
       let peak = try #require(status.split(separator: "\n").first { $0.hasPrefix("VmHWM:") })
       let kilobytes = try #require(Int(peak.split { $0 == " " || $0 == "\t" }[1]))
       #expect(kilobytes < 16 << 10, "\(peak)")
+      try await guardian.stop()
       #expect(try Self.log(guardian).lines.allSatisfy { $0.utf8.count <= 65_536 })
       #expect(Files.names(in: scratch.path + "/logs/web").count <= 4)
-      try await guardian.stop()
     }
   }
 }
