@@ -23,6 +23,9 @@ package enum Action: Hashable, Sendable {
   indirect case runHook(HookRequest)
   /// To the hook's own group.
   case signalHook(RunID, Signal)
+  /// Gather the evidence of a death that nobody asked for. Answered by `examined`, once; hooks of the service, notices
+  /// included, begin only when its report is complete, or given up.
+  indirect case examine(End)
   /// A notice: run it, bounded and without an answer.
   indirect case notify(HookRequest)
   /// Make this durable, then answer `saved(ticket)`.

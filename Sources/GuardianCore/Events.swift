@@ -12,6 +12,8 @@ package enum ServiceEvent: Hashable, Sendable {
   /// The hook has come to its exec.
   case hookStarted(RunID, pid: Int32, startTicks: UInt64)
   case looked(RunID, Liveness)
+  /// What the evidence of this run's death says.
+  case examined(RunID, Finding)
 
   // Evidence about a run.
   /// READY=1, or the newline; the newline's end-of-file without one is not this.

@@ -23,12 +23,17 @@ private struct Forecast {
   private var random = Randomness(seed: (1, 2, 3, 4))
   private var pending: [ServiceEvent] = []
   private var over = false
+  /// What the evidence of the next deaths says: what it said of the last one.
+  private var finding = Finding()
 
   init(_ machine: ServiceMachine, now: Now, share: Double) {
     self.machine = machine
     self.now = now
     begin = now
     random.fixedShare = share
+    if let end = machine.record.lastEnd, end.crashClass != .ordered, end.crashClass != .clean {
+      finding = Finding(crashClass: end.crashClass, signature: end.signature)
+    }
     // Others are as they should be: the plan is about this one's own deaths.
     let waits = machine.waitsForOthers ? machine.obstacle : nil
     self.machine.obstacle = nil
@@ -105,6 +110,8 @@ private struct Forecast {
     case .runHook(let hook): pending.append(.hookEnded(hook.id, .succeeded))
     case .record(let occurrence): write(occurrence)
     case .look(let run): pending.append(.looked(run, .alive))
+    // As the last time: the next death looks the same.
+    case .examine(let end): pending.append(.examined(end.run, finding))
     case .forget: over = true
     case .signal, .signalSet, .signalHook, .notify, .watch, .enter, .reload, .probe, .endProbes: break
     }

@@ -211,6 +211,7 @@ extension ServiceMachine {
     note(.ended(end), &turn)
     if !run.wasReady { turn.milestones.append(.failed(end.description)) }
     phase = .stopped
+    examine(end, &turn)
     if end.crashClass != .clean { notify(.onCrash, reason: end.description, &turn) }
     if run.superseded {
       careful = true
@@ -360,6 +361,9 @@ extension ServiceMachine {
     turn.beganToLoop = true
     if turn.frozen { return endedInCommonCause(end.description, &turn) }
     record.strikes += 1
+    examination?.struck = true
+    record.strikeSignatureBefore = record.strikeSignature
+    record.strikeSignature = nil
     let step = record.step
     let allowed = spec.strikesAllowed(on: step)
     note(.strike(step: step, count: record.strikes, allowed: allowed), &turn)
@@ -380,7 +384,7 @@ extension ServiceMachine {
     backOff(then: .start, &turn)
   }
 
-  private mutating func escalate(from: Step, to: Step, skipped: [Step], _ end: End, _ turn: inout Turn) {
+  mutating func escalate(from: Step, to: Step, skipped: [Step], _ end: End, _ turn: inout Turn) {
     let strikes = record.strikes
     record.step = to
     record.strikes = 0

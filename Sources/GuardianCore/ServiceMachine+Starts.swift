@@ -13,7 +13,7 @@ extension ServiceMachine {
   /// Waits `delay` without counting a try.
   mutating func pause(_ delay: Duration, then next: Next, _ turn: inout Turn) {
     note(.backingOff(delay: delay, next: next == .act && !observing ? record.step : .restart), &turn)
-    if delay <= .zero {
+    if actsAt(turn.now.monotonic + delay, next) <= turn.now.monotonic {
       perform(next, &turn)
     } else {
       phase = .backingOff(until: turn.now.monotonic + delay, then: next)

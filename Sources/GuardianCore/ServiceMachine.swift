@@ -109,6 +109,8 @@ package struct ServiceMachine: Hashable, Sendable {
   var reloadFailure: String?
   /// Nil where nothing is checked now.
   package internal(set) var health: Health?
+  /// The evidence of the last death is being gathered.
+  package internal(set) var examination: Examination?
   /// The number of the last probe.
   var lastProbe: UInt64 = 0
 
@@ -342,6 +344,7 @@ extension ServiceMachine {
       let process = ProcessIdentity(pid: pid, startTicks: startTicks)
       if !reloadHookStarted(hook, process) { hookStarted(hook, process) }
     case .looked(let run, let liveness): looked(run, liveness, &turn)
+    case .examined(let run, let finding): examined(run, finding, &turn)
     // With `ready: check` the service's own word is not enough.
     case .ready(let run):
       if spec.ready != .check { becameReady(run, &turn) }
@@ -612,7 +615,7 @@ extension ServiceMachine {
     switch phase {
     case .stopped, .finished: break
     case .waiting(let retryAt, _, _): if !held, begun, retryAt < .distantFuture { consider(retryAt) }
-    case .backingOff(let until, _): if !held, begun { consider(until) }
+    case .backingOff(let until, let next): if !held, begun { consider(actsAt(until, next)) }
     case .starting(let run), .running(let run), .stopping(let run, _):
       // Whatever is due has to wait for news of what an earlier instance of guardian has left.
       if run.stage == .adopting { break }
@@ -661,7 +664,7 @@ extension ServiceMachine {
     case .stopped, .finished: return
     case .waiting(let retryAt, _, let kind):
       if !held, begun, retryAt < .distantFuture, due(retryAt) { start(kind, &turn) }
-    case .backingOff(let until, let next): if !held, begun, due(until) { perform(next, &turn) }
+    case .backingOff(let until, let next): if !held, begun, due(actsAt(until, next)) { perform(next, &turn) }
     case .starting(let run), .running(let run), .stopping(let run, _):
       if run.stage == .adopting { return }
       if case .stopping(_, let stop) = phase {

@@ -42,14 +42,31 @@ package enum Cause: Hashable, Sendable {
 /// The finer diagnosis: what could help.
 package enum CrashClass: String, Hashable, Sendable, CaseIterable {
   case ordered, clean, externalKill = "external-kill", oom, limit, loader, config, trap, abort, segv, bus, fpe, sandbox
+  /// An abort with a word of the allocator before it; a bad access near address 0, near the stack, elsewhere.
+  case abortHeap = "abort-heap", null, stack, wild
   case errorExit = "error-exit", hang, unknown
 
   /// A plain restart cannot cure these; they end the restart step at their first strike.
   package var survivesRestart: Bool {
     switch self {
     case .loader, .config, .sandbox: true
-    case .ordered, .clean, .externalKill, .oom, .limit, .trap, .abort, .segv, .bus, .fpe, .errorExit, .hang, .unknown:
+    case .ordered, .clean, .externalKill, .oom, .limit, .trap, .abort, .abortHeap, .segv, .null, .stack, .wild, .bus,
+      .fpe, .errorExit, .hang, .unknown:
       false
+    }
+  }
+
+  /// The same program with the same input comes to it again: two such ends in a row at the same place are proof enough.
+  package var isDeterministic: Bool { survivesRestart || self == .trap || self == .fpe }
+
+  /// What the wait status alone says of it: `on: class:segv` means every kind of bad access.
+  package var coarse: CrashClass {
+    switch self {
+    case .null, .stack, .wild: .segv
+    case .abortHeap: .abort
+    case .ordered, .clean, .externalKill, .oom, .limit, .loader, .config, .trap, .abort, .segv, .bus, .fpe, .sandbox,
+      .errorExit, .hang, .unknown:
+      self
     }
   }
 }
@@ -67,6 +84,8 @@ package struct End: Hashable, Sendable {
   package var leftovers: Int
   /// What guardian ended it for, where the cause alone says too little: `http failed 3 times: status 503`.
   package var detail: String
+  /// Nil: not known yet, or of an end that was asked for.
+  package var signature: Signature?
   package init(
     run: RunID, status: ExitStatus, cause: Cause, crashClass: CrashClass, at: WallTime, uptime: Duration,
     leftovers: Int = 0, detail: String = ""
@@ -95,7 +114,7 @@ package enum CauseMatcher: Hashable, Sendable {
     case .exit(let code): end.status == .code(code)
     case .signal(let signal):
       if case .signal(signal, _) = end.status { true } else { false }
-    case .crashClass(let wanted): end.crashClass == wanted
+    case .crashClass(let wanted): end.crashClass == wanted || end.crashClass.coarse == wanted
     case .cause(let name):
       if case .oom = end.cause { name == "oom" } else { end.cause.name == name }
     }

@@ -1,6 +1,8 @@
 /// 64 bits of FNV-1a: the same for the same text in every build and on every machine.
 package struct Fingerprint {
-  private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
+  package private(set) var value: UInt64 = 0xcbf2_9ce4_8422_2325
+
+  package init() {}
 
   /// Of bytes as they are, without their number.
   package static func of(_ bytes: some Sequence<UInt8>) -> UInt64 {
@@ -9,21 +11,21 @@ package struct Fingerprint {
     return print.value
   }
 
-  mutating func add(_ byte: UInt8) { value = (value ^ UInt64(byte)) &* 0x100_0000_01b3 }
-  mutating func add(_ number: UInt64) {
+  package mutating func add(_ byte: UInt8) { value = (value ^ UInt64(byte)) &* 0x100_0000_01b3 }
+  package mutating func add(_ number: UInt64) {
     for shift in stride(from: 0, to: 64, by: 8) { add(UInt8(truncatingIfNeeded: number >> UInt64(shift))) }
   }
-  mutating func add(_ number: Int64) { add(UInt64(bitPattern: number)) }
-  mutating func add(_ text: String) {
+  package mutating func add(_ number: Int64) { add(UInt64(bitPattern: number)) }
+  package mutating func add(_ text: String) {
     add(UInt64(text.utf8.count))
     for byte in text.utf8 { add(byte) }
   }
-  mutating func add<Element>(_ list: [Element], _ each: (inout Fingerprint, Element) -> Void) {
+  package mutating func add<Element>(_ list: [Element], _ each: (inout Fingerprint, Element) -> Void) {
     add(UInt64(list.count))
     for element in list { each(&self, element) }
   }
   /// Nothing and something never look alike.
-  mutating func add<Value>(_ value: Value?, _ some: (inout Fingerprint, Value) -> Void) {
+  package mutating func add<Value>(_ value: Value?, _ some: (inout Fingerprint, Value) -> Void) {
     add(UInt8(value == nil ? 0 : 1))
     if let value { some(&self, value) }
   }

@@ -28,6 +28,8 @@ package struct ServiceRecord: Hashable, Sendable {
   /// The open start ticket: a run that has been allowed to exec and has neither settled nor ended.
   package var openRun: RunID?
   package var lastEnd: End?
+  /// The strong signatures of the last strike and of the one before; nil where there was none.
+  package var strikeSignature: UInt64?, strikeSignatureBefore: UInt64?
   /// What it was doing when this was written.
   package var situation = Situation.stopped
   /// When it began to do that; 0: not known, as in records of earlier versions.

@@ -101,6 +101,11 @@ struct Checker {
     var releasedAt: Nanoseconds?
     /// Something entitles the machine to quarantine without the last strike.
     var mayQuarantine = false
+    /// The evidence of the last death is being gathered since then; it was a strike; what it said entitles to the next step.
+    var examinedSince: Nanoseconds?, examinedRun: RunID?
+    var struckLast = false, foundIncurable = false
+    var signature: UInt64?, signatureBefore: UInt64?
+    var verdictWasOpen = false
 
     // Delays and trials.
     var notBefore: Nanoseconds?
@@ -214,6 +219,7 @@ struct Checker {
       guard models[index].run == run, models[index].mainAlive else { return }
       models[index].underWaySince = nil
       models[index].mainAlive = false
+      models[index].foundIncurable = false
       models[index].deathAt = now
       models[index].death = death
       models[index].spawnError = nil
@@ -252,6 +258,15 @@ struct Checker {
       for place in models[index].checks.indices {
         models[index].checks[place].disturbed = models[index].checks[place].probe != nil
       }
+    case .examined(let run, let finding):
+      guard models[index].examinedRun == run else { return }
+      models[index].examinedSince = nil
+      models[index].examinedRun = nil
+      guard models[index].struckLast else { return }
+      let strong = finding.signature.flatMap { $0.strong ? $0.value : nil }
+      models[index].signature = strong
+      let again = strong != nil && strong == models[index].signatureBefore
+      if finding.crashClass?.survivesRestart ?? false || again { models[index].foundIncurable = true }
     case .looked, .watchdogPinged, .watchdogTriggered, .timeoutExtended, .begin, .shutdown, .deadline,
       .hookStarted, .adopted, .superseded, .hookAdopted, .readyAgain, .reloading, .watchdogSet, .mainMoved:
       break
@@ -538,6 +553,9 @@ struct Checker {
         models[index].trialByOperator = models[index].permit
       } else {
         try check(models[index].spec.mode == .enforce, index, now, "a repair in observe mode")
+        try check(
+          models[index].permit || models[index].examinedSince.map { now - $0 >= 3 * second } ?? true, index, now,
+          "a repair before the evidence is there")
         try check(!isHeld(index, boot: boot), index, now, "a repair while held")
       }
       try check(models[index].wanted != .down && !shuttingDown, index, now, "a repair of a service that is not wanted")
@@ -549,6 +567,11 @@ struct Checker {
     case .signalHook(let hook, _):
       if models[index].hook == hook, now >= models[index].hookDue { models[index].hookTimedOut = true }
     case .notify, .watch, .look, .enter: break
+    case .examine(let end):
+      try check(end.run == models[index].run, index, now, "a look into another run's death")
+      models[index].examinedSince = now
+      models[index].examinedRun = end.run
+      models[index].struckLast = false
     case .save(let record, let ticket):
       try check(ticket > models[index].lastTicket, index, now, "ticket \(ticket.number) does not rise")
       models[index].lastTicket = ticket
@@ -661,7 +684,9 @@ struct Checker {
       try check(now >= notBefore, index, now, "acts \(notBefore - now) ns before its delay is over")
       // What is recorded first may take the two seconds after which it counts as volatile; guardian itself may stall.
       try check(
-        now - notBefore <= 2 * second + 100 * millisecond + longestWait || lastStall.until + 3 * second >= notBefore,
+        now - notBefore <= (models[index].step == .repair ? 3 * second : 0) + 2 * second + 100 * millisecond
+          + longestWait
+          || lastStall.until + 3 * second >= notBefore,
         index, now,
         "acts \(now - notBefore) ns after its delay was over")
       models[index].notBefore = nil
@@ -809,6 +834,9 @@ struct Checker {
       try check(!isFrozen(boot), index, now, "a strike during a common cause")
       beganToLoop(index, now: now, boot: boot)
       models[index].strikeSeen = (step, count, allowed)
+      models[index].struckLast = models[index].examinedRun == models[index].run
+      models[index].signatureBefore = models[index].signature
+      models[index].signature = nil
     case .lateDeath(let count, _): models[index].lateSeen = count
     case .escalated(let from, let to, let skipped):
       try check(models[index].movedSeen == nil, index, now, "two steps in one turn")
@@ -1016,11 +1044,14 @@ struct Checker {
     let notCounted = models[index].notCountedSeen
     models[index].notCountedSeen = false
     let verdict = models[index].verdict ?? .anything
+    models[index].verdictWasOpen = models[index].verdict == .anything
     models[index].strikeSeen = nil
     models[index].lateSeen = nil
     models[index].movedSeen = nil
     models[index].quarantinedSeen = false
     models[index].trialFailedSeen = false
+    let found = models[index].foundIncurable
+    models[index].foundIncurable = false
     if models[index].death != nil, !models[index].setAlive, !models[index].spawnSeen {
       try check(models[index].endRecords == 1, index, now, "a death, recorded \(models[index].endRecords) times")
     }
@@ -1109,7 +1140,7 @@ struct Checker {
       }
     } else if let move {
       try check(
-        models[index].mayQuarantine || move.from == .quarantine || verdict == .anything, index, now,
+        models[index].mayQuarantine || move.from == .quarantine || models[index].verdictWasOpen || found, index, now,
         "left \(move.from) without a strike")
     } else if quarantined {
       try check(

@@ -35,6 +35,7 @@ package struct DependencyWorld {
     case heard(Int, serial: Int, ExitStatus)
     case empties(Int, serial: Int)
     case looked(Int, RunID)
+    case examined(Int, RunID)
     case saved(Int, ServiceRecord, Ticket)
     case hookEnds(Int, RunID)
     case disturbance
@@ -204,7 +205,7 @@ package struct DependencyWorld {
       // News to a guardian that is no more; the next one finds out by itself.
       case .heard(let service, let serial, _):
         if processes[service]?.serial == serial { processes[service]?.alive = false }
-      case .looked, .saved, .hookEnds: break
+      case .looked, .examined, .saved, .hookEnds: break
       }
     }
     queue = left
@@ -332,6 +333,8 @@ package struct DependencyWorld {
       guard let process = processes[service], process.serial == serial, let id = ids[service] else { return }
       processes[service] = nil
       fleet.handle(.emptied(process.run), for: id, now: now)
+    case .examined(let service, let run):
+      if let id = ids[service] { fleet.handle(.examined(run, Finding()), for: id, now: now) }
     case .looked(let service, let run):
       if let id = ids[service] { fleet.handle(.looked(run, .alive), for: id, now: now) }
     case .saved(let service, let record, let ticket):
@@ -483,6 +486,7 @@ package struct DependencyWorld {
       processes[service]?.terminated = true
       if process.alive { queue.add(.dies(service, serial: process.serial, .signal(.kill, core: false)), at: time) }
     case .look(let run): queue.add(.looked(service, run), at: time + millisecond)
+    case .examine(let end): queue.add(.examined(service, end.run), at: time + dice.time(millisecond, second))
     case .probe, .endProbes: break  // None of these services has checks; `World` has those that do.
     case .save(let record, let ticket):
       // In order: the store writes one after the other.

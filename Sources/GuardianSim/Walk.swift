@@ -66,6 +66,8 @@ package struct Walk {
     var hookPrepares = false, prepared = false
     var saves: [Ticket] = []
     var look: RunID?
+    /// A death whose evidence is being gathered.
+    var examined: RunID?
     /// Numbers of probes that have not been answered, of the present run.
     var probes: [UInt64] = []
     var watched = false
@@ -86,6 +88,8 @@ package struct Walk {
     var reload: [Int]
     var checks: [[Int]] = [], awaited = false
     var order: [Int]
+    /// Being gathered, a strike; the last two signatures are there, and equal.
+    var evidence: [Bool] = []
   }
 
   /// - Parameter limit: How many states are looked at, at most.
@@ -217,6 +221,12 @@ package struct Walk {
       moves.append(("looks stopped", .event(.looked(look, .stopped))))
       moves.append(("looks dumping", .event(.looked(look, .dumping))))
     }
+    if let run = around.examined {
+      let strong = Signature(value: 7, strong: true)
+      moves.append(("examined", .event(.examined(run, Finding()))))
+      moves.append(("a trap", .event(.examined(run, Finding(crashClass: .trap, signature: strong)))))
+      moves.append(("incurable", .event(.examined(run, Finding(crashClass: .config)))))
+    }
     if let hook = around.reloadHook {
       moves.append(("reload done", .event(.hookEnded(hook, .succeeded))))
       moves.append(("reload failed", .event(.hookEnded(hook, .failed(.code(1))))))
@@ -287,6 +297,7 @@ package struct Walk {
         node.around.hook = nil
         if node.around.hookPrepares { node.around.prepared = result == .succeeded }
       case .looked: node.around.look = nil
+      case .examined: node.around.examined = nil
       case .probed(_, let number, _): node.around.probes.removeAll { $0 == number }
       default: break
       }
@@ -356,6 +367,9 @@ package struct Walk {
       node.around.saves.append(ticket)
       if node.around.saves.count > 2 { node.around.saves.removeFirst() }
     case .look(let run): node.around.look = run
+    case .examine(let end):
+      try check(end.crashClass != .ordered, "a look into an end that was asked for")
+      node.around.examined = end.run
     case .probe(let probe):
       try check(probe.run == node.around.run && node.around.main == .alive, "a probe of what does not run")
       // The machine is as it is at the end of the turn.
@@ -454,6 +468,11 @@ package struct Walk {
       saves: node.around.saves.count, look: node.around.look != nil, watched: node.around.watched,
       forgotten: node.around.forgotten, mode: machine.spec.mode, escalates: machine.spec.escalation.enabled,
       hasTrials: machine.spec.quarantine.retryAfter != nil, reload: machine.reloadState, order: [])
+    key.evidence = [
+      node.around.examined != nil, machine.examination != nil, machine.examination?.struck ?? false,
+      record.strikeSignature != nil, record.strikeSignatureBefore != nil,
+    ]
+    if let examination = machine.examination { add(examination.until) }
     if let run = machine.phase.run {
       key.kind = run.kind
       key.runPluginsOff = run.pluginsOff

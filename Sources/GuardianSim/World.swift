@@ -81,6 +81,7 @@ package struct World {
     case hookEnds(place: Int, UInt32)
     case looked(place: Int, UInt32)
     case probed(place: Int, RunID, UInt64, good: Bool)
+    case examined(place: Int, RunID, Finding)
     case saved(place: Int, UInt64)
     case shot(place: Int)
     case ordered(place: Int)
@@ -322,6 +323,7 @@ package struct World {
       let liveness: Liveness = !process.mainAlive ? .dumping : faults && dice.chance(30) ? .stopped : .alive
       deliver(.looked(process.run, liveness), to: place)
     case .probed(let place, let run, let number, let good): probed(place, run, number, good)
+    case .examined(let place, let run, let finding): deliver(.examined(run, finding), to: place)
     case .saved(let place, let ticket): deliver(.saved(Ticket(ticket)), to: place)
     case .shot(let place):
       guard faults, places[place].program.behaviour == .shot else { return }
@@ -723,6 +725,19 @@ package struct World {
       if faults, dice.chance(10) { return }  // a look that finds no answer
       queue.add(.looked(place: place, process.serial), at: monotonic + dice.time(0, 3 * millisecond))
     case .probe(let request): probe(request, of: place)
+    case .examine(let end):
+      if faults, dice.chance(20) { return }  // its answer gets lost
+      var finding = Finding()
+      // Some programs crash in one place, some in two, of some nothing is known.
+      switch place % 4 {
+      case 0: finding.signature = Signature(value: UInt64(place), strong: true)
+      case 1: finding.signature = Signature(value: UInt64(place + dice.below(2)), strong: true)
+      case 2: finding.signature = Signature(value: UInt64(place), strong: false)
+      default: break
+      }
+      if end.crashClass == .errorExit, place % 3 == 0 { finding.crashClass = dice.chance(500) ? .trap : .loader }
+      let after = dice.chance(900) ? dice.time(0, 50 * millisecond) : dice.time(0, 2 * second)
+      queue.add(.examined(place: place, end.run, finding), at: monotonic + after)
     case .save(_, let ticket):
       var after = dice.time(millisecond, 15 * millisecond)
       if faults {
@@ -761,6 +776,8 @@ package struct World {
     case .hookEnded(let hook, let result): "hook \(short(hook)) \(result.description)"
     case .ready(let run): "ready \(short(run))"
     case .probed(let run, let number, let result): "probe \(number) of \(short(run)): \(result)"
+    case .examined(let run, let finding):
+      "examined \(short(run)): \(finding.crashClass?.rawValue ?? "-"), \(finding.signature?.description ?? "-")"
     case .looked(let run, let liveness): "looked at \(short(run)): \(liveness)"
     case .watchdogPinged(let run): "ping \(short(run))"
     case .watchdogTriggered(let run): "watchdog triggered \(short(run))"
@@ -805,6 +822,7 @@ package struct World {
     case .enter(.opened(let run, _, let purpose, _)): "book: \(short(run)) opened, \(purpose)"
     case .enter(.closed(let run, _, _, _, let madeUp)):
       "book: \(short(run)) closed\(madeUp ? ", made up" : "")"
+    case .examine(let end): "examine the death of \(short(end.run))"
     case .look(let run): "look at \(short(run))"
     case .probe(let probe): "probe \(probe.number) of \(short(probe.run)): \(probe.check.name)"
     case .endProbes(let run, let numbers): "end probes \(numbers) of \(short(run))"

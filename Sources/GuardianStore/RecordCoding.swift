@@ -141,6 +141,8 @@ extension FieldWriter {
     count(30, record.beforeStartFailures)
     if !record.stoppedBy.isEmpty { string(31, record.stoppedBy) }
     if record.since.nanoseconds != 0 { integer(32, record.since.nanoseconds) }
+    if let signature = record.strikeSignature { unsigned(33, signature) }
+    if let signature = record.strikeSignatureBefore { unsigned(34, signature) }
   }
 
   private mutating func write(_ situation: Situation) {
@@ -258,6 +260,7 @@ extension FieldWriter {
     duration(6, end.uptime)
     count(7, end.leftovers)
     if !end.detail.isEmpty { string(8, end.detail) }
+    if let signature = end.signature { unsigned(signature.strong ? 10 : 9, signature.value) }
   }
 
   private mutating func write(_ status: ExitStatus) {
@@ -373,6 +376,8 @@ extension FieldReader {
       case 30: record.beforeStartFailures = try field.count()
       case 31: record.stoppedBy = try field.string()
       case 32: record.since = WallTime(nanoseconds: try field.integer())
+      case 33: record.strikeSignature = try field.unsigned()
+      case 34: record.strikeSignatureBefore = try field.unsigned()
       case endTag: complete = true
       default: break
       }
@@ -653,6 +658,7 @@ extension FieldReader {
     var uptime: Duration?
     var leftovers = 0
     var detail = ""
+    var signature: Signature?
     while let field = try next() {
       var inner = field.reader
       switch field.tag {
@@ -664,13 +670,17 @@ extension FieldReader {
       case 6: uptime = try field.duration()
       case 7: leftovers = try field.count()
       case 8: detail = try field.string()
+      case 9: signature = Signature(value: try field.unsigned(), strong: false)
+      case 10: signature = Signature(value: try field.unsigned(), strong: true)
       default: break
       }
     }
-    return End(
+    var end = End(
       run: try required(run), status: try required(status), cause: try required(cause),
       crashClass: try required(crashClass), at: try required(at), uptime: try required(uptime), leftovers: leftovers,
       detail: detail)
+    end.signature = signature
+    return end
   }
 
   private mutating func status() throws(Malformed) -> ExitStatus {

@@ -11,6 +11,9 @@ struct Conversation {
   var savesAnswered = true
   /// A look at the process finds it alive.
   var looksAnswered = true
+  /// What the evidence of each death says; nil: it is still being gathered.
+  var finding: Finding? = Finding()
+  private(set) var examinations: [End] = []
 
   private(set) var actions: [Action] = []
   private(set) var occurrences: [Occurrence.Kind] = []
@@ -92,6 +95,9 @@ struct Conversation {
     case .signalSet(_, let signal): signals.append((signal, true, time))
     case .runHook(let hook): hooks.append(hook)
     case .look(let run): if looksAnswered { fleet.handle(.looked(run, .alive), for: id, now: now) }
+    case .examine(let end):
+      examinations.append(end)
+      if let finding { fleet.handle(.examined(end.run, finding), for: id, now: now) }
     case .save(let record, let ticket):
       saves.append((record, ticket))
       if savesAnswered { fleet.handle(.saved(ticket), for: id, now: now) }

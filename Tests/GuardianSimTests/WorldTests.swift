@@ -64,7 +64,9 @@ import Testing
   @Test(arguments: [
     Case(bug: .unsavedStart, says: ["before its start ticket was saved"]),
     Case(bug: .doubleSpawn, says: ["a second live run"]),
-    Case(bug: .lostDeath, says: ["but not alive", "neither settled nor given up", "unanswered", "no strike"]),
+    Case(
+      bug: .lostDeath,
+      says: ["but not alive", "of what does not run", "neither settled nor given up", "unanswered", "no strike"]),
     Case(bug: .restartInQuarantine, says: ["without a save", "started in quarantine"]),
     Case(bug: .twoStepsAtOnce, says: ["by the definition to repair"]),
     Case(bug: .forgottenStrikes, says: ["by the deaths"]),

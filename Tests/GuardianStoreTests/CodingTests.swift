@@ -67,9 +67,11 @@ struct Maker {
     ])
   }
   mutating func end() -> End {
-    End(
+    var end = End(
       run: run(), status: status(), cause: cause(), crashClass: pick(CrashClass.allCases), at: wall(),
       uptime: duration(), leftovers: count())
+    end.signature = maybe { Signature(value: $0.random.next(), strong: $0.flag()) }
+    return end
   }
   mutating func liveRun() -> LiveRun {
     var live = LiveRun(id: run(), kind: kind(), pluginsOff: flag())
@@ -159,6 +161,8 @@ struct Maker {
     record.openRun = maybe { $0.run() }
     record.lastEnd = maybe { $0.end() }
     record.situation = situation()
+    record.strikeSignature = maybe { $0.random.next() }
+    record.strikeSignatureBefore = maybe { $0.random.next() }
     record.hostLosses = count()
     record.reason = text()
     record.processHash = maybe { $0.random.next() } ?? 0
