@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -176,16 +177,22 @@ pid_t guardian_thread_id(void) { return (pid_t)syscall(SYS_gettid); }
 
 static int wait_for(idtype_t kind, pid_t pid, int flags, struct guardian_end *end) {
   siginfo_t info;
-  int answer;
+  struct rusage usage;
+  long answer;
+  memset(&usage, 0, sizeof usage);
   do {
     memset(&info, 0, sizeof info);
-    answer = waitid(kind, (id_t)pid, &info, WEXITED | flags);
+    // The library's function leaves out the last argument of the call.
+    answer = syscall(SYS_waitid, kind, (id_t)pid, &info, WEXITED | flags, &usage);
   } while (answer < 0 && errno == EINTR);
   if (answer < 0) return -errno;
   if (info.si_pid == 0) return 0;
   end->pid = info.si_pid;
   end->code = info.si_code;
   end->status = info.si_status;
+  end->user_us = (int64_t)usage.ru_utime.tv_sec * 1000000 + usage.ru_utime.tv_usec;
+  end->system_us = (int64_t)usage.ru_stime.tv_sec * 1000000 + usage.ru_stime.tv_usec;
+  end->peak_kib = usage.ru_maxrss;
   return 1;
 }
 

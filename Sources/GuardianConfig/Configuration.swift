@@ -75,6 +75,10 @@ package struct HostSpec: Sendable {
   package var defaults = ServiceDefaults.none
   /// Of each, events and runs: that many are kept.
   package var historyEvents = 100_000
+  /// Crash reports, of each service and in bytes of all.
+  package var reportsPerService = 20
+  package var reportsTotal: UInt64 = 50 << 20
+  package var swiftBacktrace = SwiftBacktraceWish.automatic
   /// Whether control groups are used. In force from guardian's start on.
   package var groups = GroupsWish.automatic
   /// Nil: `off`.

@@ -59,6 +59,11 @@ package struct KeyTable: Sendable {
     Key("common-cause.freeze", "duration", "5min", "then no service moves a step up for so long", ""),
     Key("history", "mapping", "{events: 100000}", "how much is kept of what has happened", ""),
     Key("history.events", "number", "100000", "events, and runs with their ends, the latest", ""),
+    Key("history.reports-per-service", "1 … 10000", "20", "so many crash reports of each service", ""),
+    Key("history.total", "size", "50M", "so much of all crash reports together", ""),
+    Key(
+      "swift-backtrace", "auto | off | path", "auto",
+      "the program by which Swift's run-time writes down where a service has crashed", ""),
     Key(
       "logs", "mapping", "{rotate: 10M, age: never, keep: 10, total: 1G, compress: none, full: drop}",
       "how files with the output of services are kept", ""),

@@ -44,6 +44,35 @@ struct ServiceDecoder {
     }
   }
 
+  private mutating func reportsTotal(_ node: Node?) -> UInt64? {
+    guard let node else { return nil }
+    guard let value = plain(node).flatMap(Scalars.size) else {
+      wrong(node, "'history.total'", "a size", Scalars.sizeForm)
+      return nil
+    }
+    guard value >= 1 << 20 else {
+      fault(node, "'history.total' must be at least 1M", "one report may have a tenth of that")
+      return nil
+    }
+    return value
+  }
+
+  private mutating func swiftBacktrace(_ node: Node?) -> SwiftBacktraceWish? {
+    guard let node, let text = text(node, "'swift-backtrace'") else { return nil }
+    switch text {
+    case "auto": return .automatic
+    case "off": return .off
+    default:
+      guard text.hasPrefix("/"), !text.utf8.contains(where: { $0 == UInt8(ascii: ",") || $0 < 0x20 }) else {
+        wrong(
+          node, "'swift-backtrace'", "auto, off, or the path of the program",
+          suggestion: nearestWord(to: text, among: ["auto", "off"]))
+        return nil
+      }
+      return .path(text)
+    }
+  }
+
   /// - Returns: What is written, `defaults` checked as a service would be; else what holds without it.
   mutating func host(_ root: Node) -> HostSpec {
     var host = HostSpec()
@@ -51,6 +80,10 @@ struct ServiceDecoder {
     host.defaults = ServiceDefaults(node: hostDefaults(top), reported: [])
     let history = fields(of: top["history"], at: "history", in: .host, called: "'history'")
     host.historyEvents = integer(history?["events"], "'history.events'", 100...10_000_000) ?? host.historyEvents
+    host.reportsPerService =
+      integer(history?["reports-per-service"], "'history.reports-per-service'", 1...10_000) ?? host.reportsPerService
+    host.reportsTotal = reportsTotal(history?["total"]) ?? host.reportsTotal
+    host.swiftBacktrace = swiftBacktrace(top["swift-backtrace"]) ?? host.swiftBacktrace
     host.groups = groups(top["cgroup"]) ?? host.groups
     if let node = top["governor"] { host.governor = governor(node) }
     if let node = top["common-cause"] { host.commonCause = commonCause(node) }

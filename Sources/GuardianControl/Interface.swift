@@ -145,6 +145,29 @@ package let supervisorInterface = """
   # What would happen, and when, if the service kept dying; from its present state, or from zero.
   method Plan(name: string, from_start: ?bool) -> (name: string, entries: []PlanEntry)
 
+  # A death that nobody asked for. 'count' is how often its like was seen: the same service and signature; 'first' and
+  # 'last' say when.
+  type Crash (
+    id: string,
+    service: string,
+    at: string,
+    cause: string,
+    class: string,
+    text: string,
+    signature: string,
+    signature_strong: bool,
+    count: int,
+    first: string,
+    last: string
+  )
+
+  # Crash reports, newest first, at most 200; of one service, or of all.
+  method Crashes(name: ?string) -> (crashes: []Crash)
+
+  # One whole report, by the beginning of its id, of which six digits are enough where they are unique. Its members are
+  # those of guardianctl(1), CRASH REPORTS.
+  method GetCrash(id: string) -> (report: object)
+
   method Summary() -> (line: string, state: string, warnings: []string, diagnostics: []Diagnostic)
 
   method GetVersion() -> (version: string, guarantees: [string]string)

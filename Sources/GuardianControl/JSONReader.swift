@@ -1,4 +1,5 @@
 import CJansson
+import Glibc
 
 /// A value inside a document that jansson holds; valid only within the `withJSON` call that gave it.
 struct JSONValue {
@@ -52,6 +53,13 @@ struct JSONValue {
       }
       iterator = json_object_iter_next(raw, current)
     }
+  }
+
+  /// Written again, compactly, members in their order. json_dumps(3).
+  var serialized: [UInt8]? {
+    guard let text = json_dumps(raw, Int(JSON_COMPACT)) else { return nil }
+    defer { free(text) }
+    return Array(UnsafeRawBufferPointer(start: text, count: strlen(text)))
   }
 
   /// Nil unless this is a list of strings.

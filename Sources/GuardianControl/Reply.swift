@@ -107,6 +107,25 @@ package enum Reply {
     return json.bytes
   }
 
+  /// At most `crashesShown`, newest first.
+  package static func crashes(_ crashes: [CrashSummary], into bytes: inout [UInt8]) {
+    message(into: &bytes) { json in
+      json.key("crashes")
+      json.beginArray()
+      for crash in crashes { encode(crash, into: &json) }
+      json.endArray()
+    }
+  }
+  package static let crashesShown = 200
+
+  /// - Parameter report: A whole report, as it is kept.
+  package static func crash(_ report: [UInt8], into bytes: inout [UInt8]) {
+    message(into: &bytes) { json in
+      json.key("report")
+      json.verbatim(report)
+    }
+  }
+
   package static func summary(_ summary: DaemonSummary, into bytes: inout [UInt8]) {
     message(into: &bytes) { encode(summary, into: &$0) }
   }

@@ -123,6 +123,14 @@ private func supervisorCall(
   case "Plan":
     try only(p, ["name", "from_start"])
     return .plan(name: try text(p, "name"), fromStart: try flag(p, "from_start", default: false))
+  case "Crashes":
+    try only(p, ["name"])
+    return .crashes(name: p?["name"].map { $0.isNull } ?? true ? nil : try text(p, "name"))
+  case "GetCrash":
+    try only(p, ["id"])
+    let id = try text(p, "id")
+    guard isCrashID(id) else { throw .invalidParameter("id") }
+    return .crash(id: id)
   case "Summary":
     try only(p, [])
     return .summary
@@ -135,6 +143,19 @@ private func supervisorCall(
 
 /// Ten years, in milliseconds: nobody holds a service longer, and no sum with it overflows.
 package let maximumHold: Int64 = 10 * 366 * 86_400_000
+
+/// At least six of the 32 hexadecimal digits of a report's id, from the beginning.
+package func isCrashID(_ text: String) -> Bool {
+  (6...32).contains(text.utf8.count)
+    && text.utf8.allSatisfy { byte in
+      switch byte {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "f"),
+        UInt8(ascii: "A")...UInt8(ascii: "F"):
+        true
+      default: false
+      }
+    }
+}
 
 private func text(_ object: JSONValue?, _ key: StaticString) throws(ControlError) -> String {
   guard let value = object?[key]?.string else { throw .invalidParameter("\(key)") }

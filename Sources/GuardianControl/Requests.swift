@@ -20,13 +20,17 @@ package enum ControlRequest: Hashable, Sendable {
   /// Guardian trusts itself again after faults of its own.
   case resetGuardian
   case plan(name: String, fromStart: Bool)
+  /// The newest crash reports, of one service or of all.
+  case crashes(name: String?)
+  /// One report, by the beginning of its id.
+  case crash(id: String)
   case summary
   case version
 
   /// Whether it changes anything, and so needs more than the right to look.
   package var changesSomething: Bool {
     switch self {
-    case .list, .plan, .summary, .version, .reload(.dryRun): false
+    case .list, .plan, .crashes, .crash, .summary, .version, .reload(.dryRun): false
     case .start, .stop, .restart, .release, .reset, .hold, .reload, .reloadService, .upgrade, .resetGuardian: true
     }
   }

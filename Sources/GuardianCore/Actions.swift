@@ -25,7 +25,7 @@ package enum Action: Hashable, Sendable {
   case signalHook(RunID, Signal)
   /// Gather the evidence of a death that nobody asked for. Answered by `examined`, once; hooks of the service, notices
   /// included, begin only when its report is complete, or given up.
-  indirect case examine(End)
+  indirect case examine(CrashReport)
   /// A notice: run it, bounded and without an answer.
   indirect case notify(HookRequest)
   /// Make this durable, then answer `saved(ticket)`.

@@ -56,3 +56,43 @@ func causeOfOrderedEnd(_ death: Death) -> Cause {
   case .signal: .signal
   }
 }
+
+/// The class that the evidence gives an end, where it is finer than what the wait status told.
+///
+/// Source: the rows of "End classification" that need an address or the program's own last words.
+///
+/// - Parameters:
+///   - lines: Of the run's last output, oldest first; the last fifty count.
+///   - access: Where the bad access was; nil: no source tells.
+package func refined(_ end: End, lines: [String], access: BadAccess?) -> CrashClass? {
+  switch end.crashClass {
+  case .segv:
+    guard let access else { return nil }
+    if access.address < 65_536 { return .null }
+    if let pointer = access.stackPointer,
+      max(pointer, access.address) - min(pointer, access.address) <= 65_536
+    {
+      return .stack
+    }
+    return .wild
+  case .abort: return contains(allocatorPhrases, in: lines) ? .abortHeap : nil
+  // A loader's own code is 127, but who calls it may make another of it.
+  case .errorExit: return contains(loaderPhrases, in: lines) ? .loader : nil
+  case .ordered, .clean, .externalKill, .oom, .limit, .loader, .config, .trap, .abortHeap, .null, .stack, .wild, .bus,
+    .fpe, .sandbox, .hang, .unknown:
+    return nil
+  }
+}
+
+private let allocatorPhrases = [
+  "double free", "malloc(): ", "free(): ", "realloc(): ", "munmap_chunk(): ", "corrupted size vs. prev_size",
+  "corrupted double-linked list", "malloc_consolidate(): ", "heap corruption", "Scudo ERROR",
+]
+private let loaderPhrases = [
+  "error while loading shared libraries:", "symbol lookup error:", "cannot open shared object file",
+  "undefined symbol:",
+]
+
+private func contains(_ phrases: [String], in lines: [String]) -> Bool {
+  lines.suffix(50).contains { line in phrases.contains { line.contains($0) } }
+}

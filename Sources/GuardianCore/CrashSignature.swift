@@ -53,6 +53,8 @@ private let noisyBeginnings = [
   "swift_unexpectedError", "$ss17_assertionFailure", "$ss18_fatalErrorMessage", "closure #1 in _assertionFailure",
   "_assertionFailure", "_fatalErrorMessage", "__gnu_cxx::", "__cxxabiv1::",
 ]
+/// Closures and specializations of Swift's own failures have words before the name.
+private let noisyParts = ["_assertionFailure(", "_fatalErrorMessage(", "assertionFailure<", "_swift_runtime_"]
 
 private func isNoise(_ frame: StackFrame) -> Bool {
   if frame.module.isEmpty, frame.function.isEmpty, frame.buildID.isEmpty { return true }
@@ -64,6 +66,7 @@ private func isNoise(_ frame: StackFrame) -> Bool {
   }
   let name = frame.function
   return noise.contains(name) || noisyBeginnings.contains { name.hasPrefix($0) }
+    || noisyParts.contains { name.contains($0) }
 }
 
 /// A line without what is another each time: numbers, addresses, times, identifiers become `#`.

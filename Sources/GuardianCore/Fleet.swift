@@ -136,6 +136,10 @@ package struct Fleet: Sendable {
   /// The service's definition in force.
   package func spec(of id: ServiceID) -> ServiceSpec? { machine(id.index)?.spec }
   package func machine(of id: ServiceID) -> ServiceMachine? { machine(id.index) }
+  /// Where the service stands on its ladder, and why.
+  package func standing(of id: ServiceID) -> (step: Step, strikes: Int, allowed: Int, reason: String)? {
+    machine(id.index).map { ($0.record.step, $0.record.strikes, $0.spec.strikesAllowed(on: $0.record.step), $0.reason) }
+  }
 
   private func machine(_ index: Int) -> ServiceMachine? {
     machines.indices.contains(index) ? machines[index] : nil

@@ -111,7 +111,7 @@ private struct Forecast {
     case .record(let occurrence): write(occurrence)
     case .look(let run): pending.append(.looked(run, .alive))
     // As the last time: the next death looks the same.
-    case .examine(let end): pending.append(.examined(end.run, finding))
+    case .examine(let report): pending.append(.examined(report.end.run, finding))
     case .forget: over = true
     case .signal, .signalSet, .signalHook, .notify, .watch, .enter, .reload, .probe, .endProbes: break
     }

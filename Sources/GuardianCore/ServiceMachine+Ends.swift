@@ -211,7 +211,7 @@ extension ServiceMachine {
     note(.ended(end), &turn)
     if !run.wasReady { turn.milestones.append(.failed(end.description)) }
     phase = .stopped
-    examine(end, &turn)
+    examine(end, of: run, &turn)
     if end.crashClass != .clean { notify(.onCrash, reason: end.description, &turn) }
     if run.superseded {
       careful = true

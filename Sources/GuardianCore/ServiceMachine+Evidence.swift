@@ -15,12 +15,16 @@ extension ServiceMachine {
   /// How long repairs wait for what the evidence says; the shell gives up sooner.
   static let examinationTime = Duration.seconds(3)
 
-  mutating func examine(_ end: End, _ turn: inout Turn) {
+  mutating func examine(_ end: End, of run: Run, _ turn: inout Turn) {
     examination = nil
     // What ends well, as it is meant to, has done nothing that anybody would look into.
     if end.crashClass == .clean, spec.kind == .task || spec.restart != .always { return }
     examination = Examination(run: end.run, until: turn.now.monotonic + Self.examinationTime)
-    turn.actions.append(.examine(end))
+    turn.actions.append(
+      .examine(
+        CrashReport(
+          service: spec.name, end: end, kind: run.kind, wasReady: run.wasReady, settled: run.settled,
+          disabledPlugins: run.pluginsOff ? spec.process.plugins.map(\.name) : [], step: record.step)))
   }
 
   /// When the end of a delay is acted on. Repairs are chosen by what the evidence says, and are told of it.

@@ -7,9 +7,12 @@ package enum ChildReaper {
   package struct Ended: Hashable, Sendable {
     package var pid: Int32
     package var status: ExitStatus
-    package init(pid: Int32, status: ExitStatus) {
+    /// Nil where somebody else has reaped it.
+    package var usage: CrashReport.Usage?
+    package init(pid: Int32, status: ExitStatus, usage: CrashReport.Usage? = nil) {
       self.pid = pid
       self.status = status
+      self.usage = usage
     }
   }
 
@@ -25,7 +28,7 @@ package enum ChildReaper {
       let pid = end.pid
       // Somebody else's thread may have been quicker; the loop then simply looks again.
       guard guardian_reap(pid, 0, &end) == 1 else { continue }
-      found.append(Ended(pid: pid, status: status(end)))
+      found.append(Ended(pid: pid, status: status(end), usage: usage(end)))
     }
     return found
   }
@@ -34,7 +37,14 @@ package enum ChildReaper {
   package static func reap(_ pid: Int32) -> Ended? {
     var end = guardian_end()
     guard pid > 0, guardian_reap(pid, 0, &end) == 1 else { return nil }
-    return Ended(pid: pid, status: status(end))
+    return Ended(pid: pid, status: status(end), usage: usage(end))
+  }
+
+  private static func usage(_ end: guardian_end) -> CrashReport.Usage {
+    CrashReport.Usage(
+      user: .milliseconds(end.user_us / 1000),
+      system: .milliseconds(end.system_us / 1000),
+      peakMemory: UInt64(clamping: end.peak_kib) << 10)
   }
 
   private static func status(_ end: guardian_end) -> ExitStatus {

@@ -434,6 +434,20 @@ package final class ControlGroups {
     return read(name + "/memory.events").flatMap { FileText.number(after: "oom_kill", in: $0) }
   }
 
+  /// What the group's files say of its memory; nil where they say nothing.
+  package func memoryEvidence(_ name: String) -> CrashReport.MemoryEvidence? {
+    var evidence = CrashReport.MemoryEvidence()
+    func lines(_ file: String) -> [Substring] {
+      read(name + "/" + file).map { String(decoding: $0, as: UTF8.self).split(separator: "\n") } ?? []
+    }
+    if controllers.contains(.memory) {
+      evidence.peak = lines("memory.peak").first.flatMap { UInt64($0) }
+      evidence.events = lines("memory.events").filter { !$0.hasSuffix(" 0") }.prefix(16).map(String.init)
+    }
+    evidence.pressure = lines("memory.pressure").first { $0.hasPrefix("some ") && !$0.hasSuffix("total=0") }.map(String.init) ?? ""
+    return evidence.isEmpty ? nil : evidence
+  }
+
   /// Whose group it is, for whoever comes after guardian.
   package func mark(_ name: String, _ run: RunID) {
     let text = Array(run.description.utf8)

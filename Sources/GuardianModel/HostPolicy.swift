@@ -63,3 +63,11 @@ extension CommonCause {
       services: parts.dropFirst(3).compactMap { ServiceName($0) }, settled: settled)
   }
 }
+
+/// `swift-backtrace:` of guardian.yaml.
+package enum SwiftBacktraceWish: Hashable, Sendable {
+  /// Where it is on PATH.
+  case automatic
+  case off
+  case path(String)
+}

@@ -67,3 +67,21 @@ package struct RequestID: Hashable, Comparable, Sendable {
 
 /// How the answer begins to an order to start what has to wait for another service that will not come by itself.
 package let wantedAndWaits = "it is wanted up now, and "
+
+extension RunID {
+  /// 32 lower-case hexadecimal digits and nothing else.
+  package init?(hexadecimal digits: ArraySlice<UInt8>) {
+    guard digits.count == 32 else { return nil }
+    var halves: [UInt64] = [0, 0]
+    for (index, digit) in digits.enumerated() {
+      let value: UInt8
+      switch digit {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"): value = digit - UInt8(ascii: "0")
+      case UInt8(ascii: "a")...UInt8(ascii: "f"): value = digit - UInt8(ascii: "a") + 10
+      default: return nil
+      }
+      halves[index / 16] = halves[index / 16] << 4 | UInt64(value)
+    }
+    self.init(high: halves[0], low: halves[1])
+  }
+}

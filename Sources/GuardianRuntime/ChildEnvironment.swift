@@ -78,6 +78,11 @@ struct ChildEnvironment {
     }
   }
 
+  /// Of what a definition sets, in order; the files are named by their paths. Values are nobody's business.
+  static func names(_ spec: ServiceSpec) -> [String] {
+    spec.process.environmentFiles.map(\.path) + spec.process.environment.map(\.name)
+  }
+
   /// `NAME=value`, as execve(2) takes it. Values with a NUL cannot be passed and are left out.
   var strings: [String] {
     values.compactMap { $0.value.utf8.contains(0) || $0.name.utf8.contains(0) ? nil : "\($0.name)=\($0.value)" }

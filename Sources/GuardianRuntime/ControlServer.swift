@@ -3,6 +3,7 @@ import GuardianControl
 import GuardianCore
 import GuardianLinux
 import GuardianModel
+import GuardianStore
 
 /// The control socket: Varlink requests in, replies and streams out. Whatever a client does, it does to its own
 /// connection only.
@@ -37,6 +38,8 @@ final class ControlServer {
     case list([ServiceName], next: Int, missing: [String], brief: Bool)
     case reload(oneway: Bool)
     case upgrade(oneway: Bool)
+    /// The store is being asked.
+    case history(oneway: Bool)
     var isNothing: Bool { if case .nothing = self { true } else { false } }
   }
 
@@ -114,7 +117,8 @@ final class ControlServer {
         carried.waits = .order(request: request.number, name: name, oneway: oneway)
       case .list(let names, let next, let missing, let brief):
         carried.waits = .list(names: names.map(\.text), next: next, missing: missing, brief: brief)
-      case .reload(let oneway): carried.waits = .reload(oneway: oneway)
+      // A question to the store is asked anew, by whoever is told so.
+      case .reload(let oneway), .history(let oneway): carried.waits = .reload(oneway: oneway)
       case .upgrade(let oneway): carried.waits = .upgrade(oneway: oneway)
       }
       snapshot.clients.append(carried)
@@ -166,7 +170,7 @@ final class ControlServer {
               into: &$0)
           }
         }
-      case .reload:
+      case .reload, .history:
         finish(client) { Reply.error(.failed(reason: "guardian itself was exchanged meanwhile; ask again"), into: &$0) }
       case .nothing, .order, .list: break
       }
@@ -186,7 +190,7 @@ final class ControlServer {
   private func finish(_ client: Client, _ reply: (inout [UInt8]) -> Void) {
     var oneway = false
     switch client.answering {
-    case .upgrade(let silent), .reload(let silent): oneway = silent
+    case .upgrade(let silent), .reload(let silent), .history(let silent): oneway = silent
     case .nothing, .order, .list: break
     }
     client.answering = .nothing
@@ -309,7 +313,7 @@ final class ControlServer {
     for _ in 0..<8 {
       guard client.unsent < Self.outputBound else { return true }
       switch client.answering {
-      case .order, .reload, .upgrade: return false
+      case .order, .reload, .upgrade, .history: return false
       case .list:
         nextChunk(client)
         return true
@@ -369,8 +373,49 @@ final class ControlServer {
         return reply { Reply.error(unknown(name), into: &$0) }
       }
       reply { Reply.plan(name: name, entries: entries, into: &$0) }
+    case .crashes(let name):
+      let service = name.flatMap(ServiceName.init)
+      if let name, service == nil { return reply { Reply.error(unknown(name), into: &$0) } }
+      ask(.crashes(service: service, limit: Reply.crashesShown), call, key, client) { answer, bytes in
+        // One that is not known any more may still have its reports.
+        if case .crashes(let list) = answer {
+          if list.isEmpty, let service, !self.shell.knows(service) {
+            return Reply.error(.noSuchService(name: service.text), into: &bytes)
+          }
+          Reply.crashes(list, into: &bytes)
+        }
+      }
+    case .crash(let id):
+      ask(.report(idPrefix: id), call, key, client) { answer, bytes in
+        guard case .reports(let found) = answer else { return }
+        switch found.count {
+        case 0: Reply.error(.failed(reason: "there is no report with the id \(id)"), into: &bytes)
+        case 1: Reply.crash(found[0].1, into: &bytes)
+        default: Reply.error(.failed(reason: "several reports have an id that begins with \(id)"), into: &bytes)
+        }
+      }
     case .summary: reply { Reply.summary(shell.daemonSummary, into: &$0) }
     case .version: reply { Reply.version(shell.version, into: &$0) }
+    }
+  }
+
+  /// `encode` writes the answer, if it is one.
+  private func ask(
+    _ question: HistoryQuestion, _ call: ControlCall, _ key: Int, _ client: Client,
+    _ encode: @escaping (HistoryAnswer, inout [UInt8]) -> Void
+  ) {
+    client.answering = .history(oneway: call.oneway)
+    shell.store.ask(question) { [weak self] answer in
+      guard let self, let client = clients[key], case .history(let oneway) = client.answering else { return }
+      client.answering = .nothing
+      if !oneway {
+        if case .unavailable(let why) = answer {
+          Reply.error(.failed(reason: "the history cannot be read: \(why)"), into: &client.output)
+        } else {
+          encode(answer, &client.output)
+        }
+      }
+      go(on: key, client)
     }
   }
 

@@ -240,15 +240,8 @@ final class HookTable {
     if !hook.isNotice { spawn.mark = shell.births?.place(of: hook.service, for: request.id) }
 
     do throws(SystemError) {
-      let pipe = try makePipe()
-      let readEnd = OwnedFD(adopting: pipe.read)
-      let writeEnd = OwnedFD(adopting: pipe.write)
-      // The reader expects a descriptor that blocks; the writer must not, and need not: a pipe holds 64 KiB.
-      _ = fcntl(readEnd.number, F_SETFL, 0)
-      _ = fcntl(writeEnd.number, F_SETFL, O_NONBLOCK)
-      let json = crashJSON(request)
-      writeAll(json, to: writeEnd.number)
-      spawn.input = .descriptor(readEnd.number)
+      let input = try crashInput(request, report: shell.evidence.body(of: hook.service))
+      spawn.input = .descriptor(input.number)
       var group: RunGroup?
       var place: OwnedFD?
       do throws(SystemError) {
@@ -292,8 +285,26 @@ extension HookTable {
   }
 }
 
+/// The crash to be read from the beginning: a file in memory, which holds a whole report. Where the kernel makes none, a
+/// pipe, which holds 64 KiB and so goes without the report.
+private func crashInput(_ request: HookRequest, report: [UInt8]) throws(SystemError) -> OwnedFD {
+  do throws(SystemError) {
+    return try ReExec.memoryFile("crash", crashJSON(request, report: report))
+  } catch {
+    let pipe = try makePipe()
+    let readEnd = OwnedFD(adopting: pipe.read), writeEnd = OwnedFD(adopting: pipe.write)
+    // The reader expects a descriptor that blocks; the writer must not.
+    _ = fcntl(readEnd.number, F_SETFL, 0)
+    _ = fcntl(writeEnd.number, F_SETFL, O_NONBLOCK)
+    writeAll(crashJSON(request), to: writeEnd.number)
+    return readEnd
+  }
+}
+
 /// The crash as a hook finds it on standard input: one object and a newline.
-func crashJSON(_ request: HookRequest) -> [UInt8] {
+///
+/// - Parameter report: The whole report of that crash, as `guardianctl crashes export` prints it; empty: there is none.
+func crashJSON(_ request: HookRequest, report: [UInt8] = []) -> [UInt8] {
   let context = request.context
   var json = JSONWriter()
   json.beginObject()
@@ -344,6 +355,8 @@ func crashJSON(_ request: HookRequest) -> [UInt8] {
   } else {
     json.null()
   }
+  json.key("report")
+  if report.isEmpty { json.null() } else { json.verbatim(report) }
   json.endObject()
   return json.bytes + [UInt8(ascii: "\n")]
 }

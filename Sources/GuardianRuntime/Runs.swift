@@ -43,6 +43,8 @@ final class Run {
   var group: RunGroup?
   /// Of one that is not guardian's child.
   var strangersEnd: StrangersEnd?
+  /// How many descriptors the main process had open when it was last signalled; nil: not known.
+  var openDescriptors: Int?
 
   init(_ request: StartRequest, for service: ServiceID) {
     id = request.run
@@ -93,6 +95,8 @@ final class ServiceFacts {
   var said = Said()
   /// The last ERRNO; 0: none.
   var errorNumber: Int32 = 0
+  /// Of the run that ended last, until its report is begun.
+  var remains: EvidenceTable.Remains?
   var lastDropLine = Instant(nanoseconds: .min)
   /// What the last round of repairs came to, as in `fix-aof done, drop-cache failed: exit 1`.
   var repairs = "", repairRound = 0
@@ -215,6 +219,7 @@ final class RunTable {
     environment.add(spec.process.environment)
     for plugin in run.request.disabledPlugins { environment.add(plugin.environment) }
     environment.describe(run.request)
+    shell.evidence.prepare(&environment, spec)
 
     var spawn = SpawnRequest(command: spec.process.command + run.request.disabledPlugins.flatMap(\.arguments))
     spawn.identity = spec.process.identity
@@ -407,7 +412,9 @@ final class RunTable {
     case .pending(let pending):
       // What hangs before its exec hears nothing but KILL.
       if signal == .kill { pending.signal(.kill) } else { run.queued.append((signal, set: false)) }
-    case .alive: run.child?.signal(signal)
+    case .alive:
+      if run.openDescriptors == nil { run.openDescriptors = OpenDescriptors.count(of: run.pid) }
+      run.child?.signal(signal)
     case .draining: break
     }
   }
@@ -472,6 +479,10 @@ final class RunTable {
     let leftovers = run.child?.remaining(orphans) ?? 0
     var death = Death(end.status, traced: TracerWatch.isThere(run.tracer), leftovers: leftovers)
     if case .signal(.kill, _) = end.status, !run.sentKill { death.oom = outOfMemory(run) }
+    facts(of: run.service).remains = EvidenceTable.Remains(
+      run: id, pid: end.pid, usage: end.usage,
+      leftovers: leftovers > 0 ? run.child?.looks(orphans).map(\.naming) ?? [] : [],
+      openDescriptors: run.openDescriptors, group: run.group)
     shell.post(run.service, .ended(id, death))
     if run.child?.isEmpty(leftovers) ?? true {
       emptied(run)

@@ -69,6 +69,7 @@ final class Shell {
   var checks: CheckTable!
   var outputTable: OutputTable!
   var helpers: HelperTable!
+  var evidence: EvidenceTable!
   private var watches: WatchTable!
   var control: ControlServer!
   private var host: HostManager?
@@ -180,6 +181,7 @@ final class Shell {
     checks = try CheckTable(self)
     outputTable = try OutputTable(self)
     helpers = try HelperTable(self)
+    evidence = try EvidenceTable(self)
     watches = WatchTable(self)
     control = try ControlServer(self, path: directories.controlSocket, takeOver: takeOver)
     host = try HostManager(
@@ -316,6 +318,7 @@ final class Shell {
       case .act(let id, .record(let occurrence)):
         records.append(occurrence)
         runs.facts[id]?.remember(occurrence.kind)
+        if case .settled = occurrence.kind { evidence.settled(id) }
       case .act(let id, let action): perform(action, for: id)
       case .answer(let request, let answer):
         failPoint("answer.before")
@@ -323,6 +326,7 @@ final class Shell {
       case .commonCause(let cause): noticeCommonCause(cause, &meta)
       case .allStopped:
         allStopped = true
+        evidence.completeAll()
         checks.endAll()
         helpers.endAll()
         hooks.endAll(.term)
@@ -382,14 +386,16 @@ final class Shell {
       failPoint("signal-hook.before")
       hooks.signal(run, signal)
       failPoint("signal-hook.after")
-    case .notify(let request): hooks.notify(request, for: id, spec: fleet.spec(of: id))
+    case .notify(let request):
+      let spec = fleet.spec(of: id)
+      evidence.whenComplete(id) { [unowned self] in hooks.notify(request, for: id, spec: spec) }
     case .watch(let path): watches.set(id, path: path)
     case .look(let run): runs.look(run)
-    case .examine(let end):
-      post(id, .examined(end.run, Finding(signature: signature(of: end, frames: [], lastLine: ""))))
+    case .examine(let report): evidence.examine(report, for: id)
     case .probe(let request): checks.probe(request, for: id)
     case .endProbes(let run, let numbers): checks.end(run, numbers)
     case .forget:
+      evidence.forget(id)
       runs.forget(id)
       if let name = names[id] {
         groups?.forget(name)
@@ -622,6 +628,8 @@ final class Shell {
     if let host = loaded.host {
       store.keep(events: host.historyEvents)
       outputTable.configure(host.logs)
+      store.keep(reports: ReportLimits(perService: host.reportsPerService, total: Int64(clamping: host.reportsTotal)))
+      evidence.configure(host.swiftBacktrace)
     }
     var (told, new, gone) = define(loaded, &definitions, &fleet, now)
     for diagnostic in definitions.diagnostics {
@@ -877,6 +885,7 @@ final class Shell {
 
   func storeAnswered() {
     answered += store.takeAnswers()
+    store.deliverAnswers()
     // What many saves have taken while they waited for the disk is not needed again soon.
     if answered.count > Self.queueKept { heapIsUntidy = true }
     for note in store.takeNotes() { log.note(.warning, note) }
@@ -962,6 +971,7 @@ final class Shell {
         status.notes.append("pid \(pid) is dumping core: it has died, and is restarted when that is done")
       }
     }
+    status.notes += evidence.notes(of: id)
     if let why = definitions.stale[name] {
       status.notes.append(
         "its file is not valid now, the last good definition is in force"

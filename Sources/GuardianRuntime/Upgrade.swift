@@ -294,6 +294,7 @@ extension Shell {
       case .alive, .draining: break
       }
     }
+    if evidence.isBusy { return "the evidence of a crash is being gathered" }
     if hooks.cannotMove { return "a hook is being started, or a notice waits" }
     return nil
   }

@@ -567,10 +567,10 @@ struct Checker {
     case .signalHook(let hook, _):
       if models[index].hook == hook, now >= models[index].hookDue { models[index].hookTimedOut = true }
     case .notify, .watch, .look, .enter: break
-    case .examine(let end):
-      try check(end.run == models[index].run, index, now, "a look into another run's death")
+    case .examine(let report):
+      try check(report.end.run == models[index].run, index, now, "a look into another run's death")
       models[index].examinedSince = now
-      models[index].examinedRun = end.run
+      models[index].examinedRun = report.end.run
       models[index].struckLast = false
     case .save(let record, let ticket):
       try check(ticket > models[index].lastTicket, index, now, "ticket \(ticket.number) does not rise")

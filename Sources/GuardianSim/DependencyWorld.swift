@@ -486,7 +486,7 @@ package struct DependencyWorld {
       processes[service]?.terminated = true
       if process.alive { queue.add(.dies(service, serial: process.serial, .signal(.kill, core: false)), at: time) }
     case .look(let run): queue.add(.looked(service, run), at: time + millisecond)
-    case .examine(let end): queue.add(.examined(service, end.run), at: time + dice.time(millisecond, second))
+    case .examine(let report): queue.add(.examined(service, report.end.run), at: time + dice.time(millisecond, second))
     case .probe, .endProbes: break  // None of these services has checks; `World` has those that do.
     case .save(let record, let ticket):
       // In order: the store writes one after the other.

@@ -466,7 +466,7 @@ package struct DurabilityWorld {
         (service, .probed(probe.run, number: probe.number, dice.chance(800) ? .passed("") : .failed(""))))
     case .endProbes: break
     case .look(let run): if mains[service]?.run == run { inbox.append((service, .looked(run, .alive))) }
-    case .examine(let end): if dice.chance(900) { inbox.append((service, .examined(end.run, Finding()))) }
+    case .examine(let report): if dice.chance(900) { inbox.append((service, .examined(report.end.run, Finding()))) }
     case .enter(let entry):
       var line = Line(entry: entry, counts: true)
       if case .closed = entry {

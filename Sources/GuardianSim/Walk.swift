@@ -367,9 +367,9 @@ package struct Walk {
       node.around.saves.append(ticket)
       if node.around.saves.count > 2 { node.around.saves.removeFirst() }
     case .look(let run): node.around.look = run
-    case .examine(let end):
-      try check(end.crashClass != .ordered, "a look into an end that was asked for")
-      node.around.examined = end.run
+    case .examine(let report):
+      try check(report.end.crashClass != .ordered, "a look into an end that was asked for")
+      node.around.examined = report.end.run
     case .probe(let probe):
       try check(probe.run == node.around.run && node.around.main == .alive, "a probe of what does not run")
       // The machine is as it is at the end of the turn.

@@ -725,7 +725,7 @@ package struct World {
       if faults, dice.chance(10) { return }  // a look that finds no answer
       queue.add(.looked(place: place, process.serial), at: monotonic + dice.time(0, 3 * millisecond))
     case .probe(let request): probe(request, of: place)
-    case .examine(let end):
+    case .examine(let report):
       if faults, dice.chance(20) { return }  // its answer gets lost
       var finding = Finding()
       // Some programs crash in one place, some in two, of some nothing is known.
@@ -735,9 +735,9 @@ package struct World {
       case 2: finding.signature = Signature(value: UInt64(place), strong: false)
       default: break
       }
-      if end.crashClass == .errorExit, place % 3 == 0 { finding.crashClass = dice.chance(500) ? .trap : .loader }
+      if report.end.crashClass == .errorExit, place % 3 == 0 { finding.crashClass = dice.chance(500) ? .trap : .loader }
       let after = dice.chance(900) ? dice.time(0, 50 * millisecond) : dice.time(0, 2 * second)
-      queue.add(.examined(place: place, end.run, finding), at: monotonic + after)
+      queue.add(.examined(place: place, report.end.run, finding), at: monotonic + after)
     case .save(_, let ticket):
       var after = dice.time(millisecond, 15 * millisecond)
       if faults {
@@ -822,7 +822,7 @@ package struct World {
     case .enter(.opened(let run, _, let purpose, _)): "book: \(short(run)) opened, \(purpose)"
     case .enter(.closed(let run, _, _, _, let madeUp)):
       "book: \(short(run)) closed\(madeUp ? ", made up" : "")"
-    case .examine(let end): "examine the death of \(short(end.run))"
+    case .examine(let report): "examine the death of \(short(report.end.run))"
     case .look(let run): "look at \(short(run))"
     case .probe(let probe): "probe \(probe.number) of \(short(probe.run)): \(probe.check.name)"
     case .endProbes(let run, let numbers): "end probes \(numbers) of \(short(run))"

@@ -20,7 +20,18 @@ enum Schema {
     CREATE TABLE event (
       seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, service TEXT NOT NULL, name TEXT NOT NULL, sentence TEXT NOT NULL,
       checksum INTEGER NOT NULL);
+    """,
     """
+    CREATE TABLE report (
+      id BLOB NOT NULL UNIQUE, at INTEGER NOT NULL, service TEXT NOT NULL, signature INTEGER NOT NULL,
+      class TEXT NOT NULL, cause TEXT NOT NULL, text TEXT NOT NULL, first INTEGER NOT NULL, size INTEGER NOT NULL,
+      body BLOB NOT NULL, checksum INTEGER NOT NULL);
+    CREATE INDEX report_service ON report (service, signature, at);
+    CREATE TABLE signature (
+      service TEXT NOT NULL, signature INTEGER NOT NULL, strong INTEGER NOT NULL, count INTEGER NOT NULL,
+      first INTEGER NOT NULL, last INTEGER NOT NULL, UNIQUE (service, signature));
+    CREATE INDEX signature_last ON signature (last);
+    """,
   ]
   static var version: Int64 { Int64(migrations.count) }
 

@@ -73,6 +73,8 @@ package final class Store {
 
   private let shared: Shared
   private let limits: Limits
+  private var asked: [UInt64: (HistoryAnswer) -> Void] = [:]
+  private var lastQuestion: UInt64 = 0
 
   /// Starts the thread, which opens or makes DIRECTORY/guardian.db. What is wrong shows in `state` and `Loaded.notes`.
   ///
@@ -148,7 +150,7 @@ package final class Store {
   /// - Parameter meta: nil removes the key. Keys that begin with `store.` are the store's own, and ignored.
   package func submit(
     saves: [Save] = [], entries: [RunEntry] = [], events: [Occurrence] = [], meta: [String: String?] = [:],
-    forgotten: [ServiceName] = [], now: Now
+    reports: [StoredReport] = [], counted: [CountedDeaths] = [], forgotten: [ServiceName] = [], now: Now
   ) {
     // Encoded here: what waits for the disk is then small, and the caller's values are free to change.
     var batch = Batch()
@@ -159,9 +161,30 @@ package final class Store {
     }
     batch.entries = entries
     batch.events = events
+    batch.reports = reports
+    for deaths in counted { batch.count(deaths) }
     batch.meta = meta.filter { !$0.key.hasPrefix("store.") }
     shared.submit(batch)
   }
+
+  /// Asks the history; `then` hears the answer by `deliverAnswers`, never from inside of this call.
+  package func ask(_ question: HistoryQuestion, then: @escaping (HistoryAnswer) -> Void) {
+    lastQuestion += 1
+    asked[lastQuestion] = then
+    shared.ask(lastQuestion, question)
+  }
+
+  /// What the history has answered since the last call.
+  package func deliverAnswers() {
+    let replies = shared.locked { shared in
+      defer { shared.replies = [] }
+      return shared.replies
+    }
+    for (number, answer) in replies { asked.removeValue(forKey: number)?(answer) }
+  }
+
+  /// What is kept of crash reports from now on; it is seen to with the next of them.
+  package func keep(reports: ReportLimits) { shared.locked { $0.keptReports = reports } }
 
   /// The tickets whose records are on disk and synced since the last call.
   package func takeAnswers() -> [(ServiceID, Ticket)] {
@@ -234,6 +257,8 @@ struct Batch: Sendable {
   var forgotten: Set<ServiceName> = []
   var entries: [RunEntry] = []
   var events: [Occurrence] = []
+  var reports: [StoredReport] = []
+  var counted: [ServiceName: [UInt64: CountedDeaths]] = [:]
   var meta: [String: String?] = [:]
   var mark: Now?
   var isEmpty: Bool { mark == nil }
@@ -247,6 +272,15 @@ struct Batch: Sendable {
   mutating func forget(_ name: ServiceName) {
     records[name] = nil
     forgotten.insert(name)
+  }
+
+  mutating func count(_ deaths: CountedDeaths) {
+    var all = counted[deaths.service]?[deaths.signature.value] ?? deaths
+    if counted[deaths.service]?[deaths.signature.value] != nil {
+      all.count += deaths.count
+      all.last = deaths.last
+    }
+    counted[deaths.service, default: [:]][deaths.signature.value] = all
   }
 
   /// Takes in what came later.
@@ -263,14 +297,27 @@ struct Batch: Sendable {
     answers += later.answers
     entries += later.entries
     events += later.events
+    reports += later.reports
+    for deaths in later.counted.values.flatMap(\.values) { count(deaths) }
     meta.merge(later.meta) { $1 }
     mark = later.mark ?? mark
   }
+
+  static let reportsQueued = 64
 
   /// Cuts what only the history would miss to `limit`.
   /// - Returns: how much was dropped.
   mutating func trim(to limit: Int) -> Int {
     var dropped = 0
+    // Large, and each of them only one of many: the newest are kept, the others counted.
+    if reports.count > Self.reportsQueued {
+      for report in reports.dropLast(Self.reportsQueued) {
+        count(
+          CountedDeaths(
+            service: report.service, signature: report.signature, count: 1, first: report.at, last: report.at))
+      }
+      reports.removeFirst(reports.count - Self.reportsQueued)
+    }
     if events.count > limit {
       dropped = events.count - limit
       events.removeFirst(dropped)
@@ -322,6 +369,9 @@ final class Shared: @unchecked Sendable {
   var ended = false
   var endedWell = false
   var keptEvents: Int
+  var keptReports = ReportLimits()
+  var questions: [(UInt64, HistoryQuestion)] = []
+  var replies: [(UInt64, HistoryAnswer)] = []
 
   init(limits: Store.Limits) {
     queuedEvents = limits.queuedEvents
@@ -393,6 +443,27 @@ final class Shared: @unchecked Sendable {
       shared.dropped += shared.queue.trim(to: shared.queuedEvents)
       pthread_cond_signal(shared.work)
     }
+  }
+
+  func ask(_ number: UInt64, _ question: HistoryQuestion) {
+    let refused: String? = locked { shared in
+      if shared.ended || shared.closing {
+        if case .volatile(let why) = shared.state { return why }
+        return "the store is closed"
+      }
+      if shared.questions.count >= Self.questionsQueued { return "too many questions wait already" }
+      shared.questions.append((number, question))
+      pthread_cond_signal(shared.work)
+      return nil
+    }
+    if let refused { reply([(number, .unavailable(why: refused))]) }
+  }
+  static let questionsQueued = 64
+
+  func reply(_ answers: [(UInt64, HistoryAnswer)]) {
+    if answers.isEmpty { return }
+    locked { $0.replies += answers }
+    tell()
   }
 
   func end(orderly: Bool, now: Now?) {

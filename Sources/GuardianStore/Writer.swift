@@ -22,6 +22,8 @@ final class Writer: @unchecked Sendable {
   private var written: [ServiceName: Int64] = [:]
   private var sum: Int64 = 0
   private var generation: Int64 = 0
+  /// Of all reports in the database; nil: to be counted.
+  private var reportBytes: Int64?
   /// Taken from the queue, and not on disk yet.
   private var batch = Batch()
   /// Counts the batches that are on disk.
@@ -49,7 +51,12 @@ final class Writer: @unchecked Sendable {
   func run() {
     // Writes at once, so that the next instance can tell whether this one ended well.
     attempt { () throws(Refusal) in try write() }
-    while next() { attempt { () throws(Refusal) in try write() } }
+    while next() {
+      attempt { () throws(Refusal) in
+        if !batch.isEmpty || opened == nil { try write() }
+        try answerQuestions()
+      }
+    }
     finish()
   }
 
@@ -59,8 +66,10 @@ final class Writer: @unchecked Sendable {
     shared.locked { shared in
       while !shared.closing {
         if let retryAt {
+          refuseQuestions(shared)
           if !shared.wait(shared.work, until: retryAt) { break }
         } else if shared.queue.isEmpty {
+          if !shared.questions.isEmpty { return true }
           _ = shared.wait(shared.work, until: nil)
         } else {
           break
@@ -81,6 +90,35 @@ final class Writer: @unchecked Sendable {
     shared.queuedSince = nil
   }
 
+  // MARK: Questions
+
+  /// With the lock held: nothing can be read now.
+  private func refuseQuestions(_ shared: Shared) {
+    guard !shared.questions.isEmpty else { return }
+    var why = "the disk does not answer"
+    if case .volatile(let known) = shared.state { why = known }
+    shared.replies += shared.questions.map { ($0.0, .unavailable(why: why)) }
+    shared.questions = []
+    shared.tell()
+  }
+
+  private func answerQuestions() throws(Refusal) {
+    let questions = shared.locked { shared in
+      defer { shared.questions = [] }
+      return shared.questions
+    }
+    guard let opened else { return }
+    for (number, question) in questions {
+      do throws(Refusal) {
+        let answer = try guarded { () throws(DatabaseError) in try opened.connection.answer(question) }
+        shared.reply([(number, answer)])
+      } catch {
+        shared.reply([(number, .unavailable(why: error.why))])
+        throw error
+      }
+    }
+  }
+
   private func finish() {
     let (orderly, now) = shared.locked { ($0.orderly, $0.closedAt) }
     batch.mark = now ?? batch.mark
@@ -94,6 +132,7 @@ final class Writer: @unchecked Sendable {
     shared.locked { shared in
       shared.ended = true
       shared.endedWell = well
+      refuseQuestions(shared)
       if case .durable = shared.state { shared.state = .volatile(why: "the store is closed") }
       pthread_cond_broadcast(shared.news)
     }
@@ -114,6 +153,7 @@ final class Writer: @unchecked Sendable {
       if changed { shared.tell() }
     } catch {
       opened = nil
+      reportBytes = nil
       rewrite = true
       let next = pause.map { min($0 * 2, limits.longestPause) } ?? limits.firstPause
       pause = next
@@ -242,6 +282,7 @@ final class Writer: @unchecked Sendable {
     rewrite = false
     opened.runs = done.runs
     opened.events = done.events
+    reportBytes = done.reportBytes < 0 ? nil : done.reportBytes
     self.opened = opened
     for (id, run) in done.begun { openRuns[id] = run }
     for id in done.ended { openRuns[id] = nil }
@@ -276,6 +317,8 @@ final class Writer: @unchecked Sendable {
     var begun: [RunID: OpenRun] = [:]
     var ended: Set<RunID> = []
     var ignored = 0
+    /// Of all reports; below 0: not known.
+    var reportBytes: Int64 = -1
   }
 
   private func write(_ batch: Batch, _ opened: Opened, orderly: Bool) throws(DatabaseError) -> Done {
@@ -323,6 +366,15 @@ final class Writer: @unchecked Sendable {
     if done.events > kept + slack {
       try connection.pruneEvents(done.events - kept)
       done.events = kept
+    }
+    for deaths in batch.counted.values.flatMap(\.values) { try connection.count(deaths) }
+    if !batch.reports.isEmpty {
+      let limits = shared.locked { $0.keptReports }
+      if let reportBytes { done.reportBytes = reportBytes } else { done.reportBytes = try connection.reportBytes() }
+      for report in batch.reports { try connection.write(report, limits, bytes: &done.reportBytes) }
+      try connection.pruneSignatures()
+    } else {
+      done.reportBytes = reportBytes ?? -1
     }
     if let mark = batch.mark { try connection.write(boot: bootID, mark) }
     try connection.write(meta: OwnKey.records, digest(count: written.count, sum: sum) + " " + batchName)

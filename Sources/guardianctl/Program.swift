@@ -40,6 +40,7 @@ struct Program {
     case .start, .stop, .restart, .release, .reset, .hold: return order(invocation)
     case .reload: return invocation.names.isEmpty ? reload(invocation) : order(invocation)
     case .plan: return plan(invocation)
+    case .crashes: return crashes(invocation)
     case .check: return check(invocation)
     case .upgrade: return upgrade(invocation)
     case .version: return version(invocation)
@@ -78,7 +79,7 @@ struct Program {
       case .summary(let told): summary = told
       // A stranger is told once, and shown out.
       case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-      case .services, .done, .reloaded, .upgraded, .plan, .version: break
+      case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .version: break
       }
       if invocation.json, !named { return try wholeList(daemon, list, summary) }
       try daemon.replies(to: list, patience: patience) { body in
@@ -87,7 +88,7 @@ struct Program {
           services += chunk
           missing += unknown
         case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .summary, .version: break
+        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .version: break
         }
       }
     } catch {
@@ -127,9 +128,7 @@ struct Program {
 
     let style = standardStyle()
     if named, !invocation.names.contains(where: Invocation.isGroup) {
-      var now = timespec()
-      clock_gettime(CLOCK_REALTIME, &now)
-      let wall = WallTime(nanoseconds: Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec))
+      let wall = Self.wallTime()
       for (index, service) in services.enumerated() {
         if index > 0 { output.bytes.append(UInt8(ascii: "\n")) }
         output.bytes += renderDetail(service, now: wall, style: style)
@@ -189,7 +188,7 @@ struct Program {
           continue
         case .error(let error): results.append(OrderResult(name: name, error: error))
         case .done(let note): results.append(OrderResult(name: name, note: note))
-        case .services, .reloaded, .upgraded, .plan, .summary, .version: break
+        case .services, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .version: break
         }
       } catch {
         // What has been answered is true all the same.
@@ -206,7 +205,7 @@ struct Program {
         case .error(let error): results.append(OrderResult(name: name, error: error))
         // It was not when it was first asked for.
         case .done: results.append(OrderResult(name: name))
-        case .services, .reloaded, .upgraded, .plan, .summary, .version: break
+        case .services, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .version: break
         }
       } catch {
         return fail(error, json: invocation.json) { Self.write(results, into: &$0) }
@@ -257,7 +256,7 @@ struct Program {
           for service in chunk where !names.contains(service.name) { names.append(service.name) }
           missing += unknown
         case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .summary, .version: break
+        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .version: break
         }
       }
     } catch {
@@ -287,7 +286,7 @@ struct Program {
     case .reset: return .reset(name: name, wait: wait)
     case .hold: return .hold(name: name, milliseconds: invocation.holdMilliseconds, wait: wait)
     case .reload: return .reloadService(name: name, wait: wait)
-    case .start, .status, .plan, .check, .upgrade, .version, .help: return .start(name: name, wait: wait)
+    case .start, .status, .plan, .crashes, .check, .upgrade, .version, .help: return .start(name: name, wait: wait)
     }
   }
 
@@ -344,7 +343,7 @@ struct Program {
       if invocation.json { json { encode(error, into: &$0) } }
       return error.exitCode
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .upgraded, .plan, .summary, .version:
+    case .services, .done, .upgraded, .plan, .summary, .crashes, .crash, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }
@@ -389,7 +388,7 @@ struct Program {
           complain("\(name): \(error.sentence)")
           if error.exitCode >= worst { failure = (error, name) }
           worst = max(worst, error.exitCode)
-        case .services, .done, .reloaded, .upgraded, .summary, .version: break
+        case .services, .done, .reloaded, .upgraded, .summary, .crashes, .crash, .version: break
         }
       }
     } else {
@@ -444,6 +443,56 @@ struct Program {
     return worst
   }
 
+  private mutating func crashes(_ invocation: Invocation) -> Int32 {
+    let request: ControlRequest =
+      switch invocation.crashes {
+      case .list(let name): .crashes(name: name)
+      case .show(let id), .export(let id): .crash(id: id)
+      }
+    let body: ReplyBody
+    do throws(Daemon.Fault) {
+      let daemon = try Daemon.connect(to: invocation.target)
+      try daemon.send([ControlCall(request)])
+      body = try daemon.reply(to: request, patience: patience)
+    } catch {
+      return fail(error, json: invocation.json)
+    }
+    switch (body, invocation.crashes) {
+    case (.crashes(let list), _):
+      if invocation.json {
+        json { json in
+          json.key("crashes")
+          json.beginArray()
+          for crash in list { encode(crash, into: &json) }
+          json.endArray()
+        }
+      } else {
+        output.bytes += renderCrashes(list, now: Self.wallTime(), style: standardStyle())
+      }
+    case (.crash(let document), .export): output.bytes += document + [UInt8(ascii: "\n")]
+    case (.crash(let document), _) where invocation.json:
+      json { json in
+        json.key("crash")
+        json.verbatim(document)
+      }
+    case (.crash(let document), _):
+      guard let text = renderCrash(document, style: standardStyle()) else {
+        return fail(ExitCode.failed, "failed", "guardian's report cannot be understood", json: false)
+      }
+      output.bytes += text
+    case (.error(let error), _): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+    case (.services, _), (.done, _), (.reloaded, _), (.upgraded, _), (.plan, _), (.summary, _), (.version, _):
+      return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
+    }
+    return ExitCode.done
+  }
+
+  private static func wallTime() -> WallTime {
+    var now = timespec()
+    clock_gettime(CLOCK_REALTIME, &now)
+    return WallTime(nanoseconds: Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec))
+  }
+
   private mutating func check(_ invocation: Invocation) -> Int32 {
     guard let path = GuardianProgram.find() else {
       return fail(ExitCode.failed, "failed", "cannot find the guardian program, which checks", json: invocation.json)
@@ -474,7 +523,7 @@ struct Program {
       }
       return ExitCode.done
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .reloaded, .plan, .summary, .version:
+    case .services, .done, .reloaded, .plan, .summary, .crashes, .crash, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }
@@ -509,7 +558,7 @@ struct Program {
       }
       return ExitCode.done
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .reloaded, .upgraded, .plan, .summary:
+    case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .summary:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }

@@ -95,9 +95,9 @@ struct Conversation {
     case .signalSet(_, let signal): signals.append((signal, true, time))
     case .runHook(let hook): hooks.append(hook)
     case .look(let run): if looksAnswered { fleet.handle(.looked(run, .alive), for: id, now: now) }
-    case .examine(let end):
-      examinations.append(end)
-      if let finding { fleet.handle(.examined(end.run, finding), for: id, now: now) }
+    case .examine(let report):
+      examinations.append(report.end)
+      if let finding { fleet.handle(.examined(report.end.run, finding), for: id, now: now) }
     case .save(let record, let ticket):
       saves.append((record, ticket))
       if savesAnswered { fleet.handle(.saved(ticket), for: id, now: now) }

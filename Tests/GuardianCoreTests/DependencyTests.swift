@@ -121,7 +121,7 @@ struct FleetTalk {
       fleet.handle(.ended(run, Death(.signal(.kill, core: false))), for: id, now: now)
       fleet.handle(.emptied(run), for: id, now: now)
     case .look(let run): fleet.handle(.looked(run, .alive), for: id, now: now)
-    case .examine(let end): fleet.handle(.examined(end.run, Finding()), for: id, now: now)
+    case .examine(let report): fleet.handle(.examined(report.end.run, Finding()), for: id, now: now)
     case .save(let record, let ticket):
       saved[name] = record
       fleet.handle(.saved(ticket), for: id, now: now)

@@ -91,7 +91,7 @@ private struct Host {
       fleet.handle(.ended(run, Death(.signal(.term, core: false))), for: id, now: now)
       fleet.handle(.emptied(run), for: id, now: now)
     case .look(let run): fleet.handle(.looked(run, .alive), for: id, now: now)
-    case .examine(let end): fleet.handle(.examined(end.run, Finding()), for: id, now: now)
+    case .examine(let report): fleet.handle(.examined(report.end.run, Finding()), for: id, now: now)
     case .save(_, let ticket):
       saves += 1
       fleet.handle(.saved(ticket), for: id, now: now)

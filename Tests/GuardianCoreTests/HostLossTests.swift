@@ -83,7 +83,7 @@ private struct Machine {
           living[id] = request.run
           fleet.handle(.spawned(request.run, pid: 9, executable: nil, startTicks: 1), for: id, now: now)
         case .look(let run): fleet.handle(.looked(run, .alive), for: id, now: now)
-        case .examine(let end): fleet.handle(.examined(end.run, Finding()), for: id, now: now)
+        case .examine(let report): fleet.handle(.examined(report.end.run, Finding()), for: id, now: now)
         case .enter(let entry): entries.append(entry)
         default: break
         }

@@ -91,6 +91,8 @@ struct guardian_end {
   /// CLD_EXITED, CLD_KILLED or CLD_DUMPED.
   int code;
   int status;
+  /// What it and those that it had waited for have used.
+  int64_t user_us, system_us, peak_kib;
 };
 
 /// Looks at any child that has ended (of any thread, or of this one) and leaves it to be reaped. 1 and `end`, 0 where

@@ -22,7 +22,14 @@ package struct Invocation: Hashable, Sendable {
   package var holdMilliseconds: Int64 = 0
   package var fromStart = false
   package var reload = ReloadMode.apply
+  package var crashes = Crashes.list(nil)
   package init() {}
+
+  package enum Crashes: Hashable, Sendable {
+    case list(String?)
+    case show(String)
+    case export(String)
+  }
 }
 
 extension Invocation {
@@ -38,7 +45,7 @@ extension Invocation {
     case .hold where holdMilliseconds == 0: return "hold ended"
     case .hold: return "held for \(shortTime(milliseconds: holdMilliseconds))"
     case .reload: return "reloaded"
-    case .status, .plan, .check, .upgrade, .version, .help: return "done"
+    case .status, .plan, .crashes, .check, .upgrade, .version, .help: return "done"
     }
   }
 }
@@ -58,6 +65,29 @@ package func parseArguments(_ arguments: [String]) -> ParsedArguments {
     return try parse(arguments)
   } catch {
     return .usage(error.text, json: json)
+  }
+}
+
+/// `crashes`, `crashes NAME`, `crashes list NAME`, `crashes show ID`, `crashes export ID`.
+private func crashes(_ words: [String]) throws(UsageFault) -> Invocation.Crashes {
+  guard let first = words.first else { return .list(nil) }
+  switch first {
+  case "show", "export":
+    guard words.count == 2 else { throw UsageFault(text: "'crashes \(first)' needs one id, as 'crashes' lists it") }
+    guard isCrashID(words[1]) else {
+      throw UsageFault(
+        text: "'\(printable(words[1]))' is no id of a crash: at least six hexadecimal digits, as 'crashes' lists them")
+    }
+    return first == "show" ? .show(words[1].lowercased()) : .export(words[1].lowercased())
+  case "list":
+    if words.count > 2 { throw UsageFault(text: "'crashes list' takes one name, but got '\(printable(words[2]))' too") }
+    return .list(words.count > 1 ? words[1] : nil)
+  default:
+    if words.count > 1 {
+      let near = suggestion(first, among: ["list", "show", "export"])
+      throw UsageFault(text: "'crashes' takes one name, or list, show, export, but got '\(printable(first))'" + near)
+    }
+    return .list(first)
   }
 }
 
@@ -117,6 +147,7 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     if !invocation.names.contains("@" + value) { invocation.names.append("@" + value) }
   }
   if invocation.verb == .help { return .help(json: json) }
+  if invocation.verb == .crashes { invocation.crashes = try crashes(invocation.names) }
   let verb = invocation.verb.rawValue
   switch invocation.verb.names {
   case .none:

@@ -39,6 +39,14 @@ extension ControlCall {
       json.string(name)
       json.key("from_start")
       json.bool(fromStart)
+    case .crashes(let name):
+      if let name {
+        json.key("name")
+        json.string(name)
+      }
+    case .crash(let id):
+      json.key("id")
+      json.string(id)
     case .reload(let mode) where mode != .apply:
       json.key("dry_run")
       json.bool(mode == .dryRun)
@@ -77,6 +85,8 @@ extension ControlRequest {
     case .upgrade: "Upgrade"
     case .resetGuardian: "ResetGuardian"
     case .plan: "Plan"
+    case .crashes: "Crashes"
+    case .crash: "GetCrash"
     case .summary: "Summary"
     case .version: "GetVersion"
     }

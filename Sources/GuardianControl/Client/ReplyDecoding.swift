@@ -8,6 +8,9 @@ package enum ReplyBody: Hashable, Sendable {
   case reloaded(services: Int, ReloadChange, diagnostics: [Diagnostic])
   case upgraded(Upgraded)
   case plan(Plan)
+  case crashes([CrashSummary])
+  /// One whole report, as JSON.
+  case crash([UInt8])
   case summary(DaemonSummary)
   case version(DaemonVersion)
   case error(ControlError)
@@ -110,6 +113,13 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
         from: try text(p["from"], "from"), to: try text(p["to"], "to"), pid: pid,
         services: Int(try integer(p["services"], "services"))))
   case .plan: return .plan(try plan(p))
+  case .crashes:
+    var list: [CrashSummary] = []
+    try forEach(p, "crashes") { (o) throws(ReplyFault) in list.append(try crash(o)) }
+    return .crashes(list)
+  case .crash:
+    guard let report = p["report"], report.isObject, let bytes = report.serialized else { throw wrong("report") }
+    return .crash(bytes)
   case .summary:
     var summary = DaemonSummary()
     summary.line = try text(p["line"], "line")
@@ -125,6 +135,18 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
     }
     return .version(version)
   }
+}
+
+private func crash(_ o: JSONValue) throws(ReplyFault) -> CrashSummary {
+  let id = Array(try text(o["id"], "id").utf8)
+  guard let run = RunID(hexadecimal: id[...]) else { throw wrong("id") }
+  guard let signature = Signature(try text(o["signature"], "signature"), strong: try optionalFlag(o, "signature_strong"))
+  else { throw wrong("signature") }
+  return CrashSummary(
+    id: run, service: try text(o["service"], "service"), at: try time(o["at"], "at"),
+    crashClass: try text(o["class"], "class"), cause: try text(o["cause"], "cause"), text: try text(o["text"], "text"),
+    signature: signature, count: Int(clamping: try integer(o["count"], "count")), first: try time(o["first"], "first"),
+    last: try time(o["last"], "last"))
 }
 
 private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> ControlError {

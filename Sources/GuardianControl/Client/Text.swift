@@ -94,6 +94,7 @@ package struct Style: Hashable, Sendable {
     self.unicode = unicode
   }
   var mark: String { unicode ? "…" : "~" }
+  var arrow: String { unicode ? "→" : "->" }
   var dash: String { unicode ? "–" : "-" }
 
   enum Ink: String { case plain = "", good = "32", doubtful = "33", bad = "31", faint = "2", strong = "1" }

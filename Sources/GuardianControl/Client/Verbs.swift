@@ -1,12 +1,12 @@
 /// Everything that guardianctl can be told to do. The order is that of the help text and of the manual.
 package enum Verb: String, CaseIterable, Hashable, Sendable {
-  case status, start, stop, restart, reload, release, reset, hold, plan, check, upgrade, version, help
+  case status, start, stop, restart, reload, release, reset, hold, plan, crashes, check, upgrade, version, help
 
   package enum Names: Hashable, Sendable { case none, any, some }
 
   package var names: Names {
     switch self {
-    case .status, .reload, .help: .any
+    case .status, .reload, .crashes, .help: .any
     case .start, .stop, .restart, .release, .reset, .hold, .plan: .some
     case .check, .upgrade, .version: .none
     }
@@ -23,6 +23,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .reset: "clear strikes, step and delay; start or stop nothing"
     case .hold: "neither start, stop nor repair for a time"
     case .plan: "show what would happen, and when, if it kept dying"
+    case .crashes: "list the crashes; 'show ID' or 'export ID': one report"
     case .check: "check the configuration files, without a daemon"
     case .upgrade: "let a new program file of guardian take over; no service is touched"
     case .version: "show the versions, and which guarantees hold"
@@ -106,7 +107,7 @@ package let helpText: String = {
     let names =
       switch verb.names {
       case .none: ""
-      case .any: verb == .help ? "" : " [NAME…]"
+      case .any: verb == .help ? "" : verb == .crashes ? " …" : " [NAME…]"
       case .some: " NAME…"
       }
     text += "  " + pad(verb.rawValue + names, 19) + verb.summary + "\n"

@@ -1,0 +1,430 @@
+import Glibc
+import GuardianControl
+import GuardianCore
+import GuardianLinux
+import GuardianModel
+import GuardianStore
+
+/// Gathers what is left to be known of each death, and makes its report: the case file for whoever looks in the morning.
+///
+/// The decision does not wait for it. Hooks of the service do, at most `Self.patience`, so that they find a whole report on
+/// their standard input. A flood of deaths is counted, not reported one by one.
+final class EvidenceTable {
+  /// What a run's end leaves behind until its report is begun. Replaced by the next one.
+  final class Remains {
+    let run: RunID
+    let pid: Int32
+    let usage: CrashReport.Usage?
+    let leftovers: [String]
+    let openDescriptors: Int?
+    let group: RunGroup?
+    init(
+      run: RunID, pid: Int32, usage: CrashReport.Usage?, leftovers: [String], openDescriptors: Int?, group: RunGroup?
+    ) {
+      self.run = run
+      self.pid = pid
+      self.usage = usage
+      self.leftovers = leftovers
+      self.openDescriptors = openDescriptors
+      self.group = group
+    }
+  }
+
+  /// What is remembered of a service's last report.
+  final class Last {
+    var at = Instant(nanoseconds: .min)
+    var status = ExitStatus.unseen
+    var coarse = CrashClass.unknown
+    var finding = Finding()
+    /// For hooks, until the service has settled; empty: given up.
+    var body: [UInt8] = []
+    /// One line, for `status`.
+    var essence = ""
+    var hints: [String] = []
+    var id = ""
+  }
+
+  private final class Pending {
+    var report: CrashReport
+    let pid: Int32
+    let until: Instant
+    /// Parts that have not come.
+    var missing = 0
+    var waiters: [() -> Void] = []
+    init(_ report: CrashReport, pid: Int32, until: Instant) {
+      self.report = report
+      self.pid = pid
+      self.until = until
+    }
+  }
+
+  private unowned let shell: Shell
+  private var pending: [ServiceID: Pending] = [:]
+  private(set) var last: [ServiceID: Last] = [:]
+  private var timer: EventSource?
+  private var bodies = 0
+  private let traces: TraceDirectories?
+  /// Swift's own backtracer; nil: there is none, or it is not wanted.
+  private(set) var swiftBacktrace: String?
+  private var whyNoSwift = "swift-backtrace is not installed"
+
+  /// What has not come by then is left out, and the report says so.
+  static let patience = Duration.seconds(2)
+  /// Another death of the same kind within this is only counted.
+  private static let flood = Duration.seconds(1)
+  /// Of all reports that are kept for hooks.
+  private static let bodiesKept = 16 << 20
+
+  init(_ shell: Shell) throws(SystemError) {
+    self.shell = shell
+    traces = try? TraceDirectories(path: shell.directories.runtime + "/backtraces")
+    timer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in giveUpLate() }
+  }
+
+  // Always the source first.
+  deinit { timer?.cancel() }
+
+  /// Something is being gathered that another program of guardian would not know of.
+  var isBusy: Bool { !pending.isEmpty }
+
+  /// - Parameter wish: `swift-backtrace:` of guardian.yaml.
+  func configure(_ wish: SwiftBacktraceWish) {
+    switch wish {
+    case .off:
+      swiftBacktrace = nil
+      whyNoSwift = "swift-backtrace is off"
+    case .automatic:
+      let path = (environmentVariable("PATH") ?? ChildEnvironment.path).split(separator: ":").map(String.init)
+      swiftBacktrace = ProgramSearch.find("swift-backtrace", in: path.filter { $0.hasPrefix("/") })
+      whyNoSwift = "swift-backtrace is not installed"
+    case .path(let path):
+      swiftBacktrace = access(path, X_OK) == 0 ? path : nil
+      whyNoSwift = "\(path) cannot be run"
+    }
+  }
+
+  /// What Swift's run-time is told, so that a crash leaves a report; whatever the service itself says of it comes first.
+  func prepare(_ environment: inout ChildEnvironment, _ spec: ServiceSpec) {
+    guard let program = swiftBacktrace, let traces, environment["SWIFT_BACKTRACE"] == nil else { return }
+    let identity = spec.process.identity ?? shell.ownIdentity
+    guard let directory = traces.prepare(spec.name, uid: identity.uid, gid: identity.gid) else { return }
+    environment["SWIFT_BACKTRACE"] =
+      "enable=yes,interactive=no,color=no,format=json,output-to=\(directory)/,swift-backtrace=\(program)"
+  }
+
+  // MARK: A death
+
+  /// Begins the report of a death; `examined` follows, in this turn where there is nothing to wait for.
+  func examine(_ begun: CrashReport, for service: ServiceID) {
+    // One that is still open is about an earlier run: there is no more time for it.
+    complete(service)
+    let facts = shell.runs.facts[service]
+    let remains = facts?.remains?.run == begun.end.run ? facts?.remains : nil
+    facts?.remains = nil
+    let now = SystemClocks.monotonic()
+    if let last = last[service], now - last.at < Self.flood, last.status == begun.end.status,
+      last.coarse == begun.end.crashClass, let signature = last.finding.signature
+    {
+      shell.store.submit(
+        counted: [
+          CountedDeaths(
+            service: begun.service, signature: signature, count: 1, first: begun.end.at, last: begun.end.at)
+        ], now: SystemClocks.now())
+      return shell.post(service, .examined(begun.end.run, last.finding))
+    }
+    var report = begun
+    if let remains {
+      report.usage = remains.usage
+      report.leftovers = remains.leftovers
+      report.openDescriptors = remains.openDescriptors
+      if let group = remains.group { report.memory = group.groups.memoryEvidence(group.name) }
+    }
+    let pid = remains?.pid ?? 0
+    let open = Pending(report, pid: pid, until: now + Self.patience)
+    pending[service] = open
+    open.missing = 1  // Nothing completes it while its parts are being asked for.
+    if pid > 0 { askForBacktrace(open, service) }
+    askForOutput(open, service)
+    arrived(open, service)
+    armTimer()
+  }
+
+  private func arrived(_ open: Pending, _ service: ServiceID) {
+    open.missing -= 1
+    if open.missing <= 0, pending[service] === open { complete(service) }
+  }
+
+  private func askForOutput(_ open: Pending, _ service: ServiceID) {
+    let log = shell.runs.facts[service]?.log ?? ""
+    open.report.output = LastOutput(missing: "not captured (log: \(log.isEmpty ? "none" : log))")
+  }
+
+  /// By whatever has seen it: Swift's own backtracer, the kernel's log, systemd-coredump.
+  private func askForBacktrace(_ open: Pending, _ service: ServiceID) {
+    guard case .signal(let signal, let core) = open.report.end.status else {
+      open.report.backtrace = CrashReport.Backtrace(missing: "none, because no signal ended it")
+      return
+    }
+    let crashes: Set<Signal> = [.ill, .trap, .abrt, .segv, .bus, .fpe, .sys]
+    guard crashes.contains(signal) else {
+      open.report.backtrace = CrashReport.Backtrace(missing: "none, because SIG\(signal) is no crash")
+      return
+    }
+    let name = open.report.service, pid = open.pid
+    let traces = swiftBacktrace == nil ? nil : self.traces
+    let wantsAddress = signal == .segv
+    let wantsDump = core
+    open.missing += 1
+    let accepted = shell.worker.submit({ () -> Traces in
+      var found = Traces()
+      if let bytes = traces?.take(name, pid: pid) {
+        found.backtrace = bytes.withUnsafeBufferPointer(parseSwiftBacktrace)
+      }
+      if wantsAddress, found.backtrace?.access == nil { found.access = KernelLog.badAccess(of: pid) }
+      found.dumpsGoToSystemd = wantsDump && found.backtrace == nil && CoreDumps.goToSystemd
+      return found
+    }) { [weak self, weak open] found in
+      guard let self, let open, pending[service] === open else { return }
+      take(found, into: open, core: core)
+      if found.dumpsGoToSystemd { askForDump(open, service) }
+      arrived(open, service)
+    }
+    if !accepted {
+      open.missing -= 1
+      open.report.backtrace = CrashReport.Backtrace(missing: "none, because the disk is too slow")
+    }
+  }
+
+  private struct Traces: Sendable {
+    var backtrace: CrashReport.Backtrace?
+    var access: BadAccess?
+    var dumpsGoToSystemd = false
+  }
+
+  private func take(_ found: Traces, into open: Pending, core: Bool) {
+    if let backtrace = found.backtrace {
+      open.report.backtrace = backtrace
+    } else {
+      let dump = core ? "its core dump did not go to systemd-coredump" : "it has left no core dump"
+      open.report.backtrace = CrashReport.Backtrace(
+        missing: swiftBacktrace == nil
+          ? "none, because \(whyNoSwift) and \(dump)" : "none, because it is no Swift program and \(dump)")
+    }
+    if let access = found.access { open.report.backtrace.access = access }
+  }
+
+  /// The journal's entry comes when systemd-coredump is done with the dump; it is asked for now and then until the report
+  /// has to be complete.
+  private func askForDump(_ open: Pending, _ service: ServiceID) {
+    open.missing += 1
+    let pid = open.pid, boot = BootID.current().filter { $0 != "-" && !$0.isWhitespace }
+    let end = open.report.end
+    let started = WallTime(nanoseconds: end.at.nanoseconds.subtractingSaturating(end.uptime.nanoseconds))
+    let query = JournalQuery(shell, [
+      "MESSAGE_ID=fc2e22bc6ee647b6b90729ab34a250b1", "COREDUMP_PID=\(pid)", "_BOOT_ID=\(boot)",
+    ])
+    query.ask(until: open.until) { [weak self, weak open] bytes in
+      guard let self, let open, pending[service] === open else { return true }
+      let found = bytes.withUnsafeBufferPointer { parseCoredumpEntry($0, pid: pid, bootID: boot, since: started) }
+      guard var found else { return false }
+      found.access = found.access ?? open.report.backtrace.access
+      open.report.backtrace = found
+      arrived(open, service)
+      return true
+    }
+  }
+
+  // MARK: The report
+
+  private func giveUpLate() {
+    let now = SystemClocks.monotonic()
+    for (service, open) in pending where open.until <= now {
+      if open.missing > 0, open.report.backtrace.frames.isEmpty, open.report.backtrace.missing == "not looked for" {
+        open.report.backtrace.missing = "none came within \(Self.patience.description)"
+      }
+      complete(service)
+    }
+    armTimer()
+  }
+
+  private func armTimer() {
+    if let first = pending.values.map(\.until).min() { timer?.arm(at: first.nanoseconds) } else { timer?.disarm() }
+  }
+
+  /// Guardian goes down, or another program of it takes over: what is there has to do.
+  func completeAll() { for service in Array(pending.keys) { complete(service) } }
+
+  private func complete(_ service: ServiceID) {
+    guard let open = pending.removeValue(forKey: service) else { return }
+    var report = open.report
+    let finer = refined(report.end, lines: report.output.lines, access: report.backtrace.access)
+    if let finer { report.end.crashClass = finer }
+    let line = report.output.lines.last { $0.contains { !$0.isWhitespace } } ?? ""
+    let signature = signature(of: report.end, frames: report.backtrace.frames, lastLine: line)
+    report.end.signature = signature
+    let finding = Finding(crashClass: finer, signature: signature)
+    if let standing = shell.fleet.standing(of: service) {
+      report.stepAfter = standing.step
+      report.strikes = standing.strikes
+      report.strikesAllowed = standing.allowed
+      report.reason = standing.reason
+    }
+    if let spec = shell.fleet.spec(of: service) {
+      report.environment = ChildEnvironment.names(spec)
+    }
+    report.repairs = shell.runs.facts[service]?.repairs ?? ""
+    let body = encode(report)
+    shell.store.submit(
+      reports: [
+        StoredReport(
+          id: report.end.run, service: report.service, at: report.end.at, signature: signature,
+          crashClass: report.end.crashClass.rawValue, cause: report.end.cause.name, text: report.end.description,
+          body: body)
+      ], now: SystemClocks.now())
+    remember(report, finding, body, for: service)
+    shell.post(service, .examined(report.end.run, finding))
+    for waiter in open.waiters { waiter() }
+  }
+
+  private func remember(_ report: CrashReport, _ finding: Finding, _ body: [UInt8], for service: ServiceID) {
+    let last = last[service] ?? Last()
+    self.last[service] = last
+    bodies -= last.body.count
+    last.at = SystemClocks.monotonic()
+    last.status = report.end.status
+    last.coarse = report.end.crashClass.coarse
+    last.finding = finding
+    last.id = report.end.run.description
+    last.hints = report.changes.map(\.what)
+    last.essence = essence(report)
+    last.body = bodies + body.count <= Self.bodiesKept ? body : []
+    bodies += last.body.count
+  }
+
+  /// One line: where it crashed, else its last words.
+  private func essence(_ report: CrashReport) -> String {
+    let frames = usefulFrames(report.backtrace.frames)
+    // What has a place in a source file is more likely the service's own than what has none.
+    if let frame = frames.first(where: { !$0.place.isEmpty }) ?? frames.first {
+      let says = report.backtrace.says
+      return (says.isEmpty ? "" : "\(says), ") + "in \(frame.function.isEmpty ? frame.module : frame.function)"
+        + (frame.place.isEmpty ? "" : " (\(frame.place))")
+    }
+    return report.output.lines.last { $0.contains { !$0.isWhitespace } } ?? ""
+  }
+
+  /// `then` runs when the report of the service's last death is complete: at once where none is open.
+  func whenComplete(_ service: ServiceID, then: @escaping () -> Void) {
+    if let open = pending[service] { open.waiters.append(then) } else { then() }
+  }
+
+  /// The last report's document; empty: there is none any more.
+  func body(of service: ServiceID) -> [UInt8] { last[service]?.body ?? [] }
+
+  /// For `status`: what the last report of this guardian's life comes to.
+  func notes(of service: ServiceID) -> [String] {
+    guard let last = last[service] else { return [] }
+    let id = String(last.id.prefix(8))
+    return ["crash \(id)" + (last.essence.isEmpty ? "" : ": \(last.essence)")]
+      + last.hints.map { "changed since it was last well: \($0)" }
+  }
+
+  /// It has settled: nobody will be told of the last death any more.
+  func settled(_ service: ServiceID) {
+    guard let last = last[service] else { return }
+    bodies -= last.body.count
+    last.body = []
+  }
+
+  func forget(_ service: ServiceID) {
+    complete(service)
+    if let last = last.removeValue(forKey: service) { bodies -= last.body.count }
+  }
+}
+
+/// A question to the journal, asked by `journalctl` in a process of its own.
+final class JournalQuery {
+  private unowned let shell: Shell
+  private let matches: [String]
+  private var source: EventSource?
+  private var timer: EventSource?
+  private var output: OwnedFD?
+  private var bytes: [UInt8] = []
+  private var until = Instant.zero
+  private var then: (([UInt8]) -> Bool)?
+  private var own: JournalQuery?
+
+  /// journalctl's answer is one entry; more than this is none.
+  private static let most = 1 << 20
+  private static let pause = Duration.milliseconds(200)
+  static let program = "/usr/bin/journalctl"
+
+  init(_ shell: Shell, _ matches: [String]) {
+    self.shell = shell
+    self.matches = matches
+  }
+  // Always the source first, and then its descriptor.
+  deinit {
+    source?.cancel()
+    timer?.cancel()
+  }
+
+  /// `then` gets the newest entry that matches, again and again until it says that this was the one, or time is over.
+  func ask(until: Instant, then: @escaping ([UInt8]) -> Bool) {
+    self.until = until
+    self.then = then
+    own = self
+    timer = try? shell.loop.timer(.monotonic, priority: .time) { [unowned self] in again() }
+    again()
+  }
+
+  private func again() {
+    let now = SystemClocks.monotonic()
+    guard now < until, source == nil, start() else {
+      if now >= until || source == nil { end() }
+      return
+    }
+  }
+
+  private func start() -> Bool {
+    guard access(Self.program, X_OK) == 0, let pipe = try? makePipe() else { return false }
+    let readEnd = OwnedFD(adopting: pipe.read), writeEnd = OwnedFD(adopting: pipe.write)
+    var spawn = SpawnRequest(
+      command: [Self.program, "--quiet", "--no-pager", "--output=json", "--lines=1", "--reverse"] + matches)
+    spawn.environment = ChildEnvironment(user: shell.ownIdentity, language: shell.language).strings
+    spawn.output = .descriptor(writeEnd.number)
+    spawn.error = .null
+    guard case .started = shell.spawner.spawn(spawn) else { return false }
+    bytes = []
+    let number = readEnd.number
+    output = consume readEnd
+    source = try? shell.loop.onIO(number, .read, priority: .outcomes) { [unowned self] _ in hear() }
+    return source != nil
+  }
+
+  private func hear() {
+    guard let number = output?.number else { return }
+    var chunk = [UInt8](repeating: 0, count: 16 << 10)
+    let count = read(number, &chunk, chunk.count)
+    if count < 0, errno == EAGAIN || errno == EINTR { return }
+    if count > 0, bytes.count < Self.most {
+      bytes += chunk[..<count]
+      return
+    }
+    source?.cancel()
+    source = nil
+    output = nil
+    if then?(bytes) ?? true { return end() }
+    timer?.arm(at: (SystemClocks.monotonic() + Self.pause).nanoseconds)
+  }
+
+  private func end() {
+    source?.cancel()
+    source = nil
+    output = nil
+    timer?.cancel()
+    timer = nil
+    then = nil
+    own = nil
+  }
+}
