@@ -8,8 +8,10 @@ package import GuardianModel
 ///   - frames: Innermost first, of the thread that crashed; empty: not known.
 ///   - lastLine: The last line of output that says something; counts only where there are no useful frames.
 package func signature(of end: End, frames: [StackFrame], lastLine: String) -> Signature {
+  let useful = usefulFrames(frames)
   var print = Fingerprint()
-  print.add(end.crashClass.rawValue)
+  // Without frames the finer class hangs by a source that may tell it of one crash and not of the next.
+  print.add(useful.isEmpty ? end.crashClass.coarse.rawValue : end.crashClass.rawValue)
   print.add(end.cause.name)
   switch end.status {
   case .code(let code): print.add("exit \(code)")
@@ -17,7 +19,6 @@ package func signature(of end: End, frames: [StackFrame], lastLine: String) -> S
   case .unseen: print.add("unseen")
   }
   if case .exec(let failure) = end.cause { print.add("\(failure.stage.name) \(failure.errno) \(failure.target)") }
-  let useful = usefulFrames(frames)
   guard useful.isEmpty else {
     print.add(useful) { print, frame in
       print.add(frame.buildID.isEmpty ? frame.module : frame.buildID)

@@ -1,45 +1,67 @@
 import Glibc
 package import GuardianModel
 
-/// What the kernel's log says of a process that died by a bad access. May take some milliseconds: not for the loop.
+/// What the kernel's log says of a process that died by a fault of its own. May take some milliseconds: not for the loop.
 package enum KernelLog {
-  /// - Parameter pid: As the kernel counts it, so that it finds nothing from inside a pid namespace.
-  package static func badAccess(of pid: Int32) -> BadAccess? {
+  package struct Crash: Hashable, Sendable {
+    package var access: BadAccess?
+    /// Where it was; nil: the kernel does not say.
+    package var frame: StackFrame?
+  }
+
+  /// - Parameter pid: As the kernel counts it, so that nothing is found from inside of a pid namespace.
+  package static func crash(of pid: Int32) -> Crash? {
     let raw = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)
     if raw < 0 { return nil }
     let log = OwnedFD(adopting: raw)
-    var found: BadAccess?
+    var found: Crash?
     var record = [UInt8](repeating: 0, count: 8192)
     // Each read is one record; the ring has an end, though it may be written while it is read.
     for _ in 0..<100_000 {
       let count = read(log.number, &record, record.count)
       if count < 0, errno == EPIPE || errno == EINVAL { continue }
       if count <= 0 { break }
-      if let access = access(in: String(decoding: record[..<count], as: UTF8.self), pid: pid) { found = access }
+      if let crash = crash(in: record[..<count], pid: pid) { found = crash }
     }
     return found
   }
 
-  /// `4,1234,5678,-;shop[4711]: segfault at 10 ip 0000… sp 00007ffc… error 4 in shop[…]`
-  static func access(in record: String, pid: Int32) -> BadAccess? {
-    guard let colon = record.firstRange(of: "[\(pid)]: segfault at ") else { return nil }
-    let words = record[colon.upperBound...].split(separator: " ", maxSplits: 6)
-    guard let first = words.first, let address = UInt64(first, radix: 16) else { return nil }
-    var pointer: UInt64?
-    if let at = words.firstIndex(of: "sp"), at + 1 < words.count { pointer = UInt64(words[at + 1], radix: 16) }
-    return BadAccess(address: address, stackPointer: pointer)
-  }
-}
-
-extension String {
-  fileprivate func firstRange(of part: String) -> Range<String.Index>? {
-    let whole = Array(utf8), wanted = Array(part.utf8)
-    guard !wanted.isEmpty, whole.count >= wanted.count else { return nil }
-    for start in 0...(whole.count - wanted.count) where whole[start..<start + wanted.count].elementsEqual(wanted) {
-      let lower = utf8.index(utf8.startIndex, offsetBy: start)
-      return lower..<utf8.index(lower, offsetBy: wanted.count)
+  /// `4,12,34,-;shop[4711]: segfault at 10 ip 0000… sp 00007ffc… error 4 in shop[1132,5559…+1000]`, and
+  /// `…;traps: shop[4711] trap divide error ip:5559… sp:7ffc… error:0 in shop[1132,5559…+1000]`.
+  static func crash(in record: ArraySlice<UInt8>, pid: Int32) -> Crash? {
+    let mark = Array("[\(pid)]".utf8)
+    guard record.count > mark.count,
+      let start = (record.startIndex...(record.endIndex - mark.count)).first(where: {
+        record[$0..<$0 + mark.count].elementsEqual(mark)
+      })
+    else { return nil }
+    let text = String(decoding: record[(start + mark.count)...].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self)
+    let words = text.split(separator: " ")
+    func value(_ name: String) -> UInt64? {
+      for (index, word) in words.enumerated() {
+        if word == name, index + 1 < words.count { return UInt64(words[index + 1], radix: 16) }
+        if word.hasPrefix(name + ":") { return UInt64(word.dropFirst(name.count + 1), radix: 16) }
+      }
+      return nil
     }
-    return nil
+    guard let place = value("ip") else { return nil }
+    var crash = Crash()
+    if text.hasPrefix(": segfault at "), let address = value("at") {
+      crash.access = BadAccess(address: address, stackPointer: value("sp"))
+    }
+    if let last = words.lastIndex(of: "in"), last + 1 < words.count { crash.frame = frame(words[last + 1], place) }
+    return crash
+  }
+
+  /// `shop[1132,5559ae931000+1000]`: the offset in the file, and where it is mapped; without the offset before Linux 6.9.
+  private static func frame(_ text: Substring, _ place: UInt64) -> StackFrame? {
+    guard let open = text.firstIndex(of: "["), text.hasSuffix("]") else { return nil }
+    let numbers = text[text.index(after: open)...].dropLast().split(separator: ",")
+    guard let mapping = numbers.last?.split(separator: "+").first, let base = UInt64(mapping, radix: 16) else {
+      return nil
+    }
+    let offset = numbers.count > 1 ? UInt64(numbers[0], radix: 16) : nil
+    return StackFrame(module: String(text[..<open]), offset: offset ?? place &- base)
   }
 }
 

@@ -71,7 +71,8 @@ final class EvidenceTable {
   /// What has not come by then is left out, and the report says so.
   static let patience = Duration.seconds(2)
   /// Another death of the same kind within this is only counted.
-  private static let flood = Duration.seconds(1)
+  private static let flood = Duration.milliseconds(300)
+  private static let kernelLog = "kernel log"
   /// Of all reports that are kept for hooks.
   private static let bodiesKept = 16 << 20
 
@@ -172,7 +173,7 @@ final class EvidenceTable {
     }
     let name = open.report.service, pid = open.pid
     let traces = swiftBacktrace == nil ? nil : self.traces
-    let wantsAddress = signal == .segv
+    let tellsKernel = [.segv, .ill, .fpe, .bus, .trap].contains(signal)
     let wantsDump = core
     open.missing += 1
     let accepted = shell.worker.submit({ () -> Traces in
@@ -180,7 +181,7 @@ final class EvidenceTable {
       if let bytes = traces?.take(name, pid: pid) {
         found.backtrace = bytes.withUnsafeBufferPointer(parseSwiftBacktrace)
       }
-      if wantsAddress, found.backtrace?.access == nil { found.access = KernelLog.badAccess(of: pid) }
+      if tellsKernel, found.backtrace == nil { found.kernel = KernelLog.crash(of: pid) }
       found.dumpsGoToSystemd = wantsDump && found.backtrace == nil && CoreDumps.goToSystemd
       return found
     }) { [weak self, weak open] found in
@@ -197,7 +198,7 @@ final class EvidenceTable {
 
   private struct Traces: Sendable {
     var backtrace: CrashReport.Backtrace?
-    var access: BadAccess?
+    var kernel: KernelLog.Crash?
     var dumpsGoToSystemd = false
   }
 
@@ -210,7 +211,13 @@ final class EvidenceTable {
         missing: swiftBacktrace == nil
           ? "none, because \(whyNoSwift) and \(dump)" : "none, because it is no Swift program and \(dump)")
     }
-    if let access = found.access { open.report.backtrace.access = access }
+    guard let kernel = found.kernel else { return }
+    open.report.backtrace.access = kernel.access
+    // One frame is no backtrace, and yet it tells one crash from another.
+    if let frame = kernel.frame {
+      open.report.backtrace.frames = [frame]
+      open.report.backtrace.source = Self.kernelLog
+    }
   }
 
   /// The journal's entry comes when systemd-coredump is done with the dump; it is asked for now and then until the report
@@ -260,7 +267,9 @@ final class EvidenceTable {
     let finer = refined(report.end, lines: report.output.lines, access: report.backtrace.access)
     if let finer { report.end.crashClass = finer }
     let line = report.output.lines.last { $0.contains { !$0.isWhitespace } } ?? ""
-    let signature = signature(of: report.end, frames: report.backtrace.frames, lastLine: line)
+    // The kernel tells of ten crashes within five seconds and not of the eleventh.
+    let frames = report.backtrace.source == Self.kernelLog ? [] : report.backtrace.frames
+    let signature = signature(of: report.end, frames: frames, lastLine: line)
     report.end.signature = signature
     let finding = Finding(crashClass: finer, signature: signature)
     if let standing = shell.fleet.standing(of: service) {

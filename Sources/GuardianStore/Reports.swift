@@ -103,7 +103,8 @@ extension Connection {
     try prepare(
       """
       INSERT INTO signature (service, signature, strong, count, first, last) VALUES (?, ?, ?, ?, ?, ?)
-      ON CONFLICT (service, signature) DO UPDATE SET count = count + excluded.count, last = max(last, excluded.last)
+      ON CONFLICT (service, signature) DO UPDATE SET
+        count = count + excluded.count, first = min(first, excluded.first), last = max(last, excluded.last)
       """
     ).run(
       .text(deaths.service.text), .integer(Self.bits(deaths.signature)), .integer(deaths.signature.strong ? 1 : 0),

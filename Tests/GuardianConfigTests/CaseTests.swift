@@ -302,7 +302,6 @@ import Testing
 
   @Test(arguments: [
     "access: {view: []}", "logs: {}", "metrics: {}",
-    "swift-backtrace: auto",
   ])
   func `stand alone until other host keys exist`(_ text: String) {
     let parsed = host(text)

@@ -48,7 +48,8 @@ import Testing
       .stop(name: "a", untilBoot: true, wait: true), .restart(name: "a", wait: true), .release(name: "a", wait: true),
       .reset(name: "a", wait: false), .reloadService(name: "a", wait: false),
       .hold(name: "a", milliseconds: 0, wait: true), .reload(.apply), .reload(.dryRun), .reload(.restart),
-      .upgrade, .resetGuardian, .plan(name: "a", fromStart: true), .summary, .version,
+      .upgrade, .resetGuardian, .plan(name: "a", fromStart: true), .crashes(name: nil), .crashes(name: "a"),
+      .crash(id: "00ffaa"), .summary, .version,
     ]
     var bytes: [UInt8] = []
     for request in requests { ControlCall(request, more: request == requests[0]).encode(into: &bytes) }
@@ -443,7 +444,7 @@ import Testing
       .restart(name: "a", wait: true), .release(name: "a", wait: true), .reset(name: "a", wait: true),
       .reloadService(name: "a", wait: true), .hold(name: "a", milliseconds: 1, wait: true), .reload(.restart), .upgrade,
       .resetGuardian,
-      .plan(name: "a", fromStart: true), .summary,
+      .plan(name: "a", fromStart: true), .crashes(name: "a"), .crash(id: "00ffaa"), .summary,
       .version,
     ]
     #expect(declared("method", in: supervisorInterface) == Set(requests.map(\.method)))

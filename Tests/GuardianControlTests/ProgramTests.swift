@@ -218,6 +218,18 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
               text: "start")
           ], into: &bytes)
       }
+    case .crashes(let name):
+      if name == "nosuch" {
+        Reply.error(.noSuchService(name: "nosuch"), into: &bytes)
+      } else {
+        Reply.crashes(name == "well" ? [] : [crashOfZoo], into: &bytes)
+      }
+    case .crash(let id):
+      if id == "ffffff" {
+        Reply.error(.failed(reason: "there is no report with the id ffffff"), into: &bytes)
+      } else {
+        Reply.crash(encode(reportOfZoo), into: &bytes)
+      }
     case .version:
       var version = DaemonVersion()
       version.guarantees = [.init("process set", "session and subreaper")]

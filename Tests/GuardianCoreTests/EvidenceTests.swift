@@ -179,6 +179,9 @@ private let other = Finding(crashClass: .trap, signature: Signature(value: 2, st
     #expect(one == signature(of: failed, frames: [], lastLine: "23:59:59 cannot open /srv/a22 (pid 9) at 0xdeadbeef"))
     #expect(one != signature(of: failed, frames: [], lastLine: "12:01:07 cannot read /srv/a1 (pid 4711) at 0x7f12ab"))
     #expect(!one.strong)
+    // Of what address it was is known of one crash and perhaps not of the next.
+    let null = signature(of: end(.signal(.segv, core: false), .null), frames: [], lastLine: "x")
+    #expect(null == signature(of: end(.signal(.segv, core: true), .segv), frames: [], lastLine: "x"))
   }
 
   @Test(arguments: [
@@ -196,5 +199,36 @@ private let other = Finding(crashClass: .trap, signature: Signature(value: 2, st
     #expect(Signature(one.description, strong: true) == one)
     #expect(Signature("+0000000000000ab", strong: true) == nil)
     #expect(Signature("ab", strong: true) == nil)
+  }
+}
+
+@Suite struct `the class of an end` {
+  private func end(_ crashClass: CrashClass) -> End {
+    End(
+      run: RunID(high: 1, low: 1), status: .code(1), cause: .exit, crashClass: crashClass, at: WallTime(nanoseconds: 0),
+      uptime: .zero)
+  }
+
+  @Test(arguments: [
+    (BadAccess(address: 16), CrashClass.null), (BadAccess(address: 65_535, stackPointer: 65_500), .null),
+    (BadAccess(address: 65_536), .wild), (BadAccess(address: 1 << 40, stackPointer: 1 << 41), .wild),
+    (BadAccess(address: 1 << 40, stackPointer: (1 << 40) + 65_536), .stack),
+    (BadAccess(address: (1 << 40) + 65_536, stackPointer: 1 << 40), .stack),
+    (BadAccess(address: .max, stackPointer: 0), .wild),
+  ])
+  func `of a bad access is told by its address`(_ access: BadAccess, _ expected: CrashClass) {
+    #expect(refined(end(.segv), lines: [], access: access) == expected)
+    #expect(refined(end(.segv), lines: [], access: nil) == nil)
+    #expect(refined(end(.abort), lines: [], access: access) == nil)
+  }
+
+  @Test func `of an abort and of an exit is told by the last words, of the last fifty lines`() {
+    let heap = ["free(): double free detected in tcache 2"]
+    #expect(refined(end(.abort), lines: heap, access: nil) == .abortHeap)
+    #expect(refined(end(.abort), lines: heap + Array(repeating: "x", count: 50), access: nil) == nil)
+    #expect(refined(end(.errorExit), lines: heap, access: nil) == nil)
+    let loader = ["x: error while loading shared libraries: libx.so: cannot open shared object file"]
+    #expect(refined(end(.errorExit), lines: loader, access: nil) == .loader)
+    #expect(refined(end(.abort), lines: loader, access: nil) == nil)
   }
 }

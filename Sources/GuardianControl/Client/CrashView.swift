@@ -98,7 +98,8 @@ private func render(_ root: JSONValue, _ service: String, _ style: Style) -> [UI
   let backtrace = root["backtrace"]
   add("Says", backtrace?["says"]?.string ?? "")
   add("Address", backtrace?["address"]?.string ?? "")
-  add("Backtrace", backtrace?["missing"]?.string ?? "by \(backtrace?["source"]?.string ?? "")")
+  let source = backtrace?["source"]?.string ?? ""
+  add("Backtrace", [source.isEmpty ? "" : "by \(source)", backtrace?["missing"]?.string ?? ""].filter { !$0.isEmpty }.joined(separator: "; "))
   var frames: [JSONValue] = []
   if let list = backtrace?["frames"] { frames = Array(list.elements) }
   for (index, frame) in frames.enumerated() {

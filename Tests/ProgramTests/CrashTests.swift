@@ -1,0 +1,156 @@
+import Glibc
+import Testing
+
+extension Programs {
+  /// Real programs that die in each of the ways in which programs die.
+  @Suite struct `a crash report` {
+    struct Way: CustomTestStringConvertible {
+      var words: [String], cause: String
+      /// Where a source tells the address the first, else the second.
+      var classes: [String]
+      var more = ""
+      var testDescription: String { words.joined(separator: " ") }
+    }
+    static let ways = [
+      Way(words: ["abort"], cause: "signal", classes: ["abort"]),
+      Way(words: ["null"], cause: "signal", classes: ["null", "segv"]),
+      Way(words: ["wild"], cause: "signal", classes: ["wild", "segv"]),
+      Way(words: ["stack"], cause: "signal", classes: ["stack", "segv"]),
+      Way(words: ["fpe"], cause: "signal", classes: ["fpe"]),
+      Way(words: ["ill"], cause: "signal", classes: ["trap"]),
+      Way(words: ["exit", "1"], cause: "exit", classes: ["error-exit"]),
+      Way(words: ["exit", "78"], cause: "exit", classes: ["config"]),
+      Way(words: ["kill"], cause: "killed", classes: ["external-kill"]),
+      Way(words: ["hang"], cause: "watchdog", classes: ["hang"], more: "watchdog: 200ms"),
+    ]
+
+    private func reports(_ guardian: Guardian, _ name: String, _ count: Int = 1) async throws -> [JSON] {
+      try await eventually("\(count) reports of \(name)") {
+        let list = try JSON(try await guardian.control("--json", "crashes", name).output)["crashes"].array
+        return list.count >= count ? list : nil
+      }
+    }
+    private func document(_ guardian: Guardian, _ id: String) async throws -> JSON {
+      let answer = try await guardian.control("crashes", "export", id)
+      #expect(answer.code == 0, "\(answer)")
+      return try JSON(answer.output)
+    }
+
+    @Test func `of each way to die has the right cause and class, and equal ones share a signature`() async throws {
+      let scratch = try Scratch()
+      var services: [String: String] = [:]
+      for (n, way) in Self.ways.enumerated() {
+        services["way\(n)"] = """
+          command: ["\(Place.products)/guardian-crasher", \(way.words.map { "\"\($0)\"" }.joined(separator: ", "))]
+          backoff: {first: 1100ms}
+          log: none
+          \(way.more)
+          """
+      }
+      let guardian = try await Guardian(scratch, services: services)
+      for (n, way) in Self.ways.enumerated() {
+        let list = try await reports(guardian, "way\(n)")
+        let id = try #require(list.last?["id"].string)
+        let report = try await document(guardian, id)
+        #expect(report["cause"].string == way.cause, "\(way): \(report)")
+        #expect(way.classes.contains(report["class"].string ?? ""), "\(way): \(report["class"])")
+        // The kernel's own account is the source of the address.
+        if way.classes.count > 1, report["backtrace"]["address"].string != nil {
+          #expect(report["class"].string == way.classes[0], "\(way): \(report)")
+        }
+        #expect(report["step"].string == "restart")
+      }
+      // The second death of each is of the same kind.
+      for (n, way) in Self.ways.enumerated() where !["kill", "exit"].contains(way.words[0]) && way.more.isEmpty {
+        let list = try await reports(guardian, "way\(n)", 2)
+        #expect(list[0]["signature"] == list[1]["signature"], "\(way)")
+        #expect((list[0]["count"].int ?? 0) >= 2)
+      }
+      try await guardian.stop()
+    }
+
+    @Test func `of a program without its shared library says so`() async throws {
+      let scratch = try Scratch()
+      let library = scratch.path + "/libgone.so.1", program = scratch.path + "/needy"
+      try Files.write("int gone(void) { return 0; }\n", to: scratch.path + "/gone.c")
+      try Files.write("int gone(void); int main(void) { return gone(); }\n", to: scratch.path + "/needy.c")
+      #expect(
+        try await run(["/usr/bin/cc", "-shared", "-Wl,-soname,libgone.so.1", "-o", library, scratch.path + "/gone.c"])
+          .code == 0)
+      #expect(try await run(["/usr/bin/cc", "-o", program, scratch.path + "/needy.c", library]).code == 0)
+      unlink(library)
+      let guardian = try await Guardian(scratch, services: ["needy": "command: [\"\(program)\"]\nlog: none\n"])
+      let report = try await document(guardian, try #require(try await reports(guardian, "needy").last?["id"].string))
+      #expect(report["class"].string == "loader" && report["code"].int == 127, "\(report)")
+      try await guardian.stop()
+    }
+
+    static let backtracer: String? =
+      (getenv("PATH").map { String(cString: $0) } ?? "").split(separator: ":").map { directory in
+        "\(directory)/../libexec/swift/linux/swift-backtrace"
+      }.first { access($0, X_OK) == 0 }
+
+    @Test(.enabled(if: backtracer != nil, "not shown: no swift-backtrace beside the swift on PATH"))
+    func `of a Swift program has its frames with their functions, and ends the restart step at the second`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let yaml = """
+        command: ["\(Place.products)/guardian-probe", "fault", "\(scratch.path)", "boot", "trap"]
+        repair: [{name: look, run: [/bin/sh, -c, "cat > '\(scratch.path)/seen'"]}]
+        log: none
+        """
+      let guardian = try await Guardian(
+        scratch, services: ["swift": yaml], host: "swift-backtrace: \(try #require(Self.backtracer))\n")
+      _ = try await guardian.wait(for: "swift", "is on step repair") { $0["step"].string == "repair" }
+      let list = try await reports(guardian, "swift", 2)
+      let report = try await document(guardian, try #require(list.last?["id"].string))
+      let frames = report["backtrace"]["frames"].array
+      #expect(report["backtrace"]["source"].string == "swift-backtrace", "\(report)")
+      #expect(frames.contains { $0["function"].string?.contains("fault(") ?? false }, "\(frames)")
+      #expect(report["class"].string == "trap" && report["signature_strong"].bool == true, "\(report)")
+      #expect(list[0]["signature"] == list[1]["signature"])
+      let second = try await document(guardian, try #require(list.dropLast().last?["id"].string))
+      #expect(second["step"].string == "restart" && second["step_after"].string == "restart", "\(second)")
+      let seen = try await eventually("the repair has read the report") {
+        let text = (try? Files.read(scratch.path + "/seen")) ?? ""
+        return text.hasSuffix("\n") ? try JSON(text) : nil
+      }
+      #expect(seen["report"]["signature"] == list[0]["signature"], "\(seen)")
+      try await guardian.stop()
+    }
+
+    @Test func `outlives guardian, is found by the beginning of its id, and is refused for what is none`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch, services: ["x": "command: [/bin/false]\nbackoff: {first: 1h, max: 1h}\nlog: none\n"])
+      let id = try #require(try await reports(guardian, "x").first?["id"].string)
+      guardian.kill()
+      try await guardian.startAgain()
+      let shown = try await guardian.control("crashes", "show", String(id.prefix(8)))
+      #expect(shown.code == 0 && shown.output.contains("x: exit 1"), "\(shown)")
+      let json = try await guardian.control("--json", "crashes", "show", id)
+      #expect(try JSON(json.output)["crash"]["id"].string == id)
+      #expect(try await guardian.control("crashes", "show", "ffffffff").code == 1)
+      #expect(try await guardian.control("crashes", "show", "no").code == 64)
+      #expect(try await guardian.control("crashes", "nobody").code == 4)
+      #expect(try await guardian.control("crashes").output.contains("exit 1"))
+      try await guardian.stop()
+    }
+
+    @Test func `a flood of deaths is counted, and few reports are kept of it`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "x": "command: [/bin/false]\nbackoff: {first: 0s, max: 1ms}\nescalation: off\nlog: none\n"
+        ], host: "governor: off\n")
+      let many = try await eventually("two hundred deaths are counted") {
+        let list = try JSON(try await guardian.control("--json", "crashes", "x").output)["crashes"].array
+        return (list.first?["count"].int ?? 0) > 200 ? list : nil
+      }
+      #expect(many.count <= 3, "\(many.count) reports")
+      try await guardian.stop()
+    }
+  }
+}
