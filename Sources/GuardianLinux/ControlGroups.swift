@@ -444,7 +444,8 @@ package final class ControlGroups {
       evidence.peak = lines("memory.peak").first.flatMap { UInt64($0) }
       evidence.events = lines("memory.events").filter { !$0.hasSuffix(" 0") }.prefix(16).map(String.init)
     }
-    evidence.pressure = lines("memory.pressure").first { $0.hasPrefix("some ") && !$0.hasSuffix("total=0") }.map(String.init) ?? ""
+    evidence.pressure =
+      lines("memory.pressure").first { $0.hasPrefix("some ") && !$0.hasSuffix("total=0") }.map(String.init) ?? ""
     return evidence.isEmpty ? nil : evidence
   }
 

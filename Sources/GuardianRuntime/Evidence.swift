@@ -227,9 +227,11 @@ final class EvidenceTable {
     let pid = open.pid, boot = BootID.current().filter { $0 != "-" && !$0.isWhitespace }
     let end = open.report.end
     let started = WallTime(nanoseconds: end.at.nanoseconds.subtractingSaturating(end.uptime.nanoseconds))
-    let query = JournalQuery(shell, [
-      "MESSAGE_ID=fc2e22bc6ee647b6b90729ab34a250b1", "COREDUMP_PID=\(pid)", "_BOOT_ID=\(boot)",
-    ])
+    let query = JournalQuery(
+      shell,
+      [
+        "MESSAGE_ID=fc2e22bc6ee647b6b90729ab34a250b1", "COREDUMP_PID=\(pid)", "_BOOT_ID=\(boot)",
+      ])
     query.ask(until: open.until) { [weak self, weak open] bytes in
       guard let self, let open, pending[service] === open else { return true }
       let found = bytes.withUnsafeBufferPointer { parseCoredumpEntry($0, pid: pid, bootID: boot, since: started) }

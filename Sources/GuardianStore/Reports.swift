@@ -10,7 +10,8 @@ package struct StoredReport: Hashable, Sendable {
   /// JSON.
   package var body: [UInt8]
   package init(
-    id: RunID, service: ServiceName, at: WallTime, signature: Signature, crashClass: String, cause: String, text: String,
+    id: RunID, service: ServiceName, at: WallTime, signature: Signature, crashClass: String, cause: String,
+    text: String,
     body: [UInt8]
   ) {
     self.id = id
@@ -141,7 +142,8 @@ extension Connection {
       .blob(report.body),
       .integer(Self.checksum(report: id, report.at.nanoseconds, service, signature, report.body)))
     bytes += Int64(report.body.count)
-    let surplus = try number("SELECT count(*) FROM report WHERE service = ?", .text(service))
+    let surplus =
+      try number("SELECT count(*) FROM report WHERE service = ?", .text(service))
       - Int64(limits.perService)
     if surplus > 0 {
       try drop(

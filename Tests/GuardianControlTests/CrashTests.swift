@@ -59,7 +59,8 @@ let reportOfZoo: CrashReport = {
 
   @Test func `is listed within any width`() {
     for width in [20, 40, 80] {
-      let lines = renderCrashes([crashOfZoo], now: crashOfZoo.at, style: Style(width: width)).text.split(separator: "\n")
+      let lines = renderCrashes([crashOfZoo], now: crashOfZoo.at, style: Style(width: width)).text.split(
+        separator: "\n")
       #expect(lines.count == 2)
       #expect(lines[1].hasPrefix("11223344"))
     }
@@ -89,7 +90,8 @@ let reportOfZoo: CrashReport = {
 
   @Test func `has the frames of the thread that crashed, relative to their modules`() throws {
     let backtrace = try #require(parse(recorded))
-    #expect(backtrace.says == "Illegal instruction" && backtrace.source == "swift-backtrace" && backtrace.missing == nil)
+    #expect(
+      backtrace.says == "Illegal instruction" && backtrace.source == "swift-backtrace" && backtrace.missing == nil)
     #expect(backtrace.frames.map(\.function) == ["_assertionFailure(_:_:file:line:flags:)", "inner(_:_:)"])
     #expect(backtrace.frames[1].offset == 0x564b68b259c0 - 0x564b68ac5000)
     #expect(backtrace.frames[1].place == "/src/t.swift:1" && backtrace.frames[1].buildID == "0814")

@@ -20,19 +20,22 @@ import Testing
   }
 
   @Test func `of an older kernel has the place by the mapping`() {
-    let found = crash("4,1,2,-;shop[4711]: segfault at 0 ip 0000559ae931d132 sp 00007ffc12a97ea0 error 6 in "
-      + "shop[559ae931d000+1000]")
+    let found = crash(
+      "4,1,2,-;shop[4711]: segfault at 0 ip 0000559ae931d132 sp 00007ffc12a97ea0 error 6 in "
+        + "shop[559ae931d000+1000]")
     #expect(found?.frame == StackFrame(module: "shop", offset: 0x132))
   }
 
   @Test func `of a trap has a place and no address`() {
-    let found = crash("4,1,2,-;traps: shop[4711] trap divide error ip:559ae931d132 sp:7ffc12a97ea0 error:0 in "
-      + "shop[1132,559ae931d000+1000]")
+    let found = crash(
+      "4,1,2,-;traps: shop[4711] trap divide error ip:559ae931d132 sp:7ffc12a97ea0 error:0 in "
+        + "shop[1132,559ae931d000+1000]")
     #expect(found == KernelLog.Crash(access: nil, frame: StackFrame(module: "shop", offset: 0x1132)))
   }
 
   @Test(arguments: [
-    "", "[4711]", "4711", "x[4711]: segfault at", "x[4711]: segfault at zz ip 1 sp 2", "x[4711]: segfault at 1 ip 2 in [",
+    "", "[4711]", "4711", "x[4711]: segfault at", "x[4711]: segfault at zz ip 1 sp 2",
+    "x[4711]: segfault at 1 ip 2 in [",
     "x[4711]: segfault at 1 ip 2 in ]", "x[4711]: hello in x[,+]",
   ])
   func `that makes no sense harms nobody`(_ text: String) { _ = crash(text) }

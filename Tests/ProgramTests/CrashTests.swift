@@ -120,7 +120,8 @@ extension Programs {
       try await guardian.stop()
     }
 
-    @Test func `outlives guardian, is found by the beginning of its id, and is refused for what is none`() async throws {
+    @Test func `outlives guardian, is found by the beginning of its id, and is refused for what is none`() async throws
+    {
       let scratch = try Scratch()
       let guardian = try await Guardian(
         scratch, services: ["x": "command: [/bin/false]\nbackoff: {first: 1h, max: 1h}\nlog: none\n"])

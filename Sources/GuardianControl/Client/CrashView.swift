@@ -20,7 +20,9 @@ package func renderCrashes(_ crashes: [CrashSummary], now: WallTime, style: Styl
     var line = ""
     for (column, cell) in row.enumerated() {
       var cell = cell
-      if column == row.count - 1, let width = style.width { cell = cell.cut(to: max(8, width - fixed), mark: style.mark) }
+      if column == row.count - 1, let width = style.width {
+        cell = cell.cut(to: max(8, width - fixed), mark: style.mark)
+      }
       line += cell.text
       if column < row.count - 1 { line += String(repeating: " ", count: widths[column] - cell.width + 2) }
     }
@@ -99,7 +101,10 @@ private func render(_ root: JSONValue, _ service: String, _ style: Style) -> [UI
   add("Says", backtrace?["says"]?.string ?? "")
   add("Address", backtrace?["address"]?.string ?? "")
   let source = backtrace?["source"]?.string ?? ""
-  add("Backtrace", [source.isEmpty ? "" : "by \(source)", backtrace?["missing"]?.string ?? ""].filter { !$0.isEmpty }.joined(separator: "; "))
+  add(
+    "Backtrace",
+    [source.isEmpty ? "" : "by \(source)", backtrace?["missing"]?.string ?? ""].filter { !$0.isEmpty }.joined(
+      separator: "; "))
   var frames: [JSONValue] = []
   if let list = backtrace?["frames"] { frames = Array(list.elements) }
   for (index, frame) in frames.enumerated() {
@@ -116,4 +121,3 @@ private func render(_ root: JSONValue, _ service: String, _ style: Style) -> [UI
   for line in lines { out += ("  " + printable(line) + "\n").utf8 }
   return out
 }
-

@@ -140,7 +140,8 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
 private func crash(_ o: JSONValue) throws(ReplyFault) -> CrashSummary {
   let id = Array(try text(o["id"], "id").utf8)
   guard let run = RunID(hexadecimal: id[...]) else { throw wrong("id") }
-  guard let signature = Signature(try text(o["signature"], "signature"), strong: try optionalFlag(o, "signature_strong"))
+  guard
+    let signature = Signature(try text(o["signature"], "signature"), strong: try optionalFlag(o, "signature_strong"))
   else { throw wrong("signature") }
   return CrashSummary(
     id: run, service: try text(o["service"], "service"), at: try time(o["at"], "at"),
