@@ -370,7 +370,10 @@ final class Shared: @unchecked Sendable {
   var endedWell = false
   var keptEvents: Int
   var keptReports = ReportLimits()
-  var questions: [(UInt64, HistoryQuestion)] = []
+  /// How many batches have been submitted, ever.
+  var submissions: UInt64 = 0
+  /// With how many batches had been submitted before: an answer knows of them.
+  var questions: [(number: UInt64, question: HistoryQuestion, after: UInt64)] = []
   var replies: [(UInt64, HistoryAnswer)] = []
 
   init(limits: Store.Limits) {
@@ -440,6 +443,7 @@ final class Shared: @unchecked Sendable {
         if shared.unansweredSince == nil { shared.unansweredSince = now }
       }
       shared.queue.merge(batch)
+      shared.submissions += 1
       shared.dropped += shared.queue.trim(to: shared.queuedEvents)
       pthread_cond_signal(shared.work)
     }
@@ -452,7 +456,7 @@ final class Shared: @unchecked Sendable {
         return "the store is closed"
       }
       if shared.questions.count >= Self.questionsQueued { return "too many questions wait already" }
-      shared.questions.append((number, question))
+      shared.questions.append((number, question, shared.submissions))
       pthread_cond_signal(shared.work)
       return nil
     }

@@ -22,6 +22,8 @@ final class Writer: @unchecked Sendable {
   private var written: [ServiceName: Int64] = [:]
   private var sum: Int64 = 0
   private var generation: Int64 = 0
+  /// How many of the batches that were ever submitted have been taken.
+  private var taken: UInt64 = 0
   /// Of all reports in the database; nil: to be counted.
   private var reportBytes: Int64?
   /// Taken from the queue, and not on disk yet.
@@ -88,6 +90,7 @@ final class Writer: @unchecked Sendable {
     attempted = max(attempted - (events - batch.events.count), 0)
     shared.queue = Batch()
     shared.queuedSince = nil
+    taken = shared.submissions
   }
 
   // MARK: Questions
@@ -97,18 +100,19 @@ final class Writer: @unchecked Sendable {
     guard !shared.questions.isEmpty else { return }
     var why = "the disk does not answer"
     if case .volatile(let known) = shared.state { why = known }
-    shared.replies += shared.questions.map { ($0.0, .unavailable(why: why)) }
+    shared.replies += shared.questions.map { ($0.number, .unavailable(why: why)) }
     shared.questions = []
     shared.tell()
   }
 
   private func answerQuestions() throws(Refusal) {
-    let questions = shared.locked { shared in
-      defer { shared.questions = [] }
-      return shared.questions
-    }
     guard let opened else { return }
-    for (number, question) in questions {
+    let questions = shared.locked { shared in
+      let due = shared.questions.filter { $0.after <= taken }
+      shared.questions.removeAll { $0.after <= taken }
+      return due
+    }
+    for (number, question, _) in questions {
       do throws(Refusal) {
         let answer = try guarded { () throws(DatabaseError) in try opened.connection.answer(question) }
         shared.reply([(number, answer)])
