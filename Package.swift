@@ -105,9 +105,7 @@ let package = Package(
     .executableTarget(
       name: "guardian-probe", dependencies: ["GuardianLinux", "GuardianModel"], path: "Tests/Probe",
       swiftSettings: swift, linkerSettings: staticRuntime),
-    // For ProgramTests: a service that dies in each of the ways in which programs die; one at its worst.
-    .executableTarget(
-      name: "guardian-crasher", path: "Tests/Crasher", cSettings: [.unsafeFlags(["-O0", "-Wall", "-Wextra"])]),
+    // For ProgramTests: a service at its worst.
     .executableTarget(
       name: "guardian-hostile", path: "Tests/Hostile", cSettings: [.unsafeFlags(["-O2", "-Wall", "-Wextra"])]),
     .testTarget(name: "GuardianLinuxTests", dependencies: ["GuardianLinux", "GuardianModel"], swiftSettings: swift),

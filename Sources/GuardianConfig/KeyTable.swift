@@ -71,7 +71,8 @@ package struct KeyTable: Sendable {
     Key("logs.rotate", "size from 16K", "10M", "a file that is larger is put aside", ""),
     Key("logs.age", "duration | never", "never", "a file that is older is put aside too", ""),
     Key("logs.keep", "0 … 10000", "10", "so many that were put aside are kept of each service", ""),
-    Key("logs.total", "size from 32K", "1G", "so many bytes are kept of all services together; the oldest go first", ""),
+    Key(
+      "logs.total", "size from 32K", "1G", "so many bytes are kept of all services together; the oldest go first", ""),
     Key("logs.compress", "none | gzip", "none", "what is done to a file that was put aside", ""),
     Key(
       "logs.full", "drop | wait", "drop",
@@ -312,7 +313,8 @@ package struct KeyTable: Sendable {
       "notices.on-common-cause", "list, or one line", "", "when it is one of several that begin to loop at once",
       "notices: {on-common-cause: [/usr/libexec/guardian/notify-mail]}"),
     Key(
-      "log", "journal | file | inherit | none", "journal where its socket exists, else inherit", "where its output goes",
+      "log", "journal | file | inherit | none", "journal where its socket exists, else inherit",
+      "where its output goes",
       "log: none"),
   ])
 }

@@ -125,7 +125,8 @@ struct ServiceDecoder {
     if let node = fields["total"] { spec.total = logSize(node, "'total'", atLeast: 2 * Self.smallestLog) ?? spec.total }
     if spec.total < spec.rotate {
       fault(
-        fields["total"] ?? fields["rotate"], "'total' (\(spec.total) bytes) is less than 'rotate' (\(spec.rotate) bytes)",
+        fields["total"] ?? fields["rotate"],
+        "'total' (\(spec.total) bytes) is less than 'rotate' (\(spec.rotate) bytes)",
         "what all services have together is at least one file")
     }
     spec.compress = word(fields["compress"], "'compress'", LogsSpec.Compression.self) ?? spec.compress

@@ -130,7 +130,8 @@ package final class Logger {
       idleSince = nil
       if guardian_poll_watch(poll, made, Int32(GUARDIAN_POLL_READ), 1) != 0 { hangUp() }
       for entry in book.found where !lossIsTold {
-        post(.note("at most \(entry.bytes) bytes of \(entry.service) were lost when the logger before this one was ended"))
+        post(
+          .note("at most \(entry.bytes) bytes of \(entry.service) were lost when the logger before this one was ended"))
       }
       lossIsTold = true
     }

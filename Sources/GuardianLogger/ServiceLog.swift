@@ -151,7 +151,8 @@ final class ServiceLog {
   func append(_ input: UnsafeRawBufferPointer, of pipe: Pipe, now: WallTime) -> Int {
     guard let base = input.baseAddress, flushPending() else { return 0 }
     let limit = room.spec.rotate
-    if let age = room.spec.age, size > 0, now.nanoseconds - began > age.nanoseconds, !(lineIsOpen && openLine === pipe) {
+    if let age = room.spec.age, size > 0, now.nanoseconds - began > age.nanoseconds, !(lineIsOpen && openLine === pipe)
+    {
       guard rotate(now: now) else { return 0 }
     }
     room.count = 0

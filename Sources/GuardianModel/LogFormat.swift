@@ -70,10 +70,12 @@ package enum LogFormat {
   package static func time(ofAside name: String) -> WallTime? {
     guard isAside(name) else { return nil }
     let b = Array(name.utf8)
-    let text = "\(name.prefix(4))-\(String(decoding: b[4..<6], as: UTF8.self))-\(String(decoding: b[6..<8], as: UTF8.self))"
+    let text =
+      "\(name.prefix(4))-\(String(decoding: b[4..<6], as: UTF8.self))-\(String(decoding: b[6..<8], as: UTF8.self))"
     let time = [b[9..<11], b[11..<13], b[13..<15]].map { String(decoding: $0, as: UTF8.self) }.joined(separator: ":")
     let whole = "\(text)T\(time).\(String(decoding: b[16..<19], as: UTF8.self))Z"
-    guard let wall = LogStamp.read(Array(whole.utf8)[...]), let micro = Int64(String(decoding: b[19..<22], as: UTF8.self))
+    guard let wall = LogStamp.read(Array(whole.utf8)[...]),
+      let micro = Int64(String(decoding: b[19..<22], as: UTF8.self))
     else { return nil }
     return wall + .microseconds(micro)
   }

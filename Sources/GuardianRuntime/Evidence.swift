@@ -157,7 +157,18 @@ final class EvidenceTable {
 
   private func askForOutput(_ open: Pending, _ service: ServiceID) {
     let log = shell.runs.facts[service]?.log ?? ""
-    open.report.output = LastOutput(missing: "not captured (log: \(log.isEmpty ? "none" : log))")
+    guard log == "file" || log == "journal", open.report.end.hadBegun else {
+      open.report.output = LastOutput(missing: "not captured (log: \(log.isEmpty ? "none" : log))")
+      return
+    }
+    open.missing += 1
+    let end = open.report.end
+    let since = WallTime(nanoseconds: end.at.nanoseconds.subtractingSaturating(end.uptime.nanoseconds))
+    shell.outputTable.lastOutput(of: end.run, service: service, since: since) { [weak self, weak open] output in
+      guard let self, let open, pending[service] === open else { return }
+      open.report.output = output
+      arrived(open, service)
+    }
   }
 
   /// By whatever has seen it: Swift's own backtracer, the kernel's log, systemd-coredump.
@@ -250,6 +261,9 @@ final class EvidenceTable {
     for (service, open) in pending where open.until <= now {
       if open.missing > 0, open.report.backtrace.frames.isEmpty, open.report.backtrace.missing == "not looked for" {
         open.report.backtrace.missing = "none came within \(Self.patience.description)"
+      }
+      if open.report.output.missing == "not captured" {
+        open.report.output.missing = "not known within \(Self.patience.description)"
       }
       complete(service)
     }

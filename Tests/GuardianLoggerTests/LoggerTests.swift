@@ -183,11 +183,12 @@ extension Array {
     #expect(bench.log.lastOutput(of: runB).lines == [])
   }
 
-  @Test(arguments: [
-    (0, "1970-01-01T00:00:00.000Z"), (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-    (4_107_542_399_999, "2100-02-28T23:59:59.999Z"), (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
-    (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
-  ] as [(Int64, String)])
+  @Test(
+    arguments: [
+      (0, "1970-01-01T00:00:00.000Z"), (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+      (4_107_542_399_999, "2100-02-28T23:59:59.999Z"), (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+      (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+    ] as [(Int64, String)])
   func `has a time that can be read back`(_ ms: Int64, _ text: String) {
     // The last of these is beyond what nanoseconds can say.
     guard ms < Int64.max / 1_000_000 else { return }

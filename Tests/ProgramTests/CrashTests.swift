@@ -18,6 +18,8 @@ extension Programs {
       Way(words: ["stack"], cause: "signal", classes: ["stack", "segv"]),
       Way(words: ["fpe"], cause: "signal", classes: ["fpe"]),
       Way(words: ["ill"], cause: "signal", classes: ["trap"]),
+      Way(words: ["assert"], cause: "signal", classes: ["abort"]),
+      Way(words: ["heap"], cause: "signal", classes: ["abort-heap"]),
       Way(words: ["exit", "1"], cause: "exit", classes: ["error-exit"]),
       Way(words: ["exit", "78"], cause: "exit", classes: ["config"]),
       Way(words: ["kill"], cause: "killed", classes: ["external-kill"]),
@@ -36,18 +38,22 @@ extension Programs {
       return try JSON(answer.output)
     }
 
-    @Test func `of each way to die has the right cause and class, and equal ones share a signature`() async throws {
+    @Test(.enabled(if: Compiler.path != nil, "not shown: no C compiler is there"))
+    func `of each way to die has the right cause and class, and equal ones share a signature`() async throws {
       let scratch = try Scratch()
+      let crasher = scratch.path + "/crasher"
+      try await Compiler.build("crasher.c", crasher)
       var services: [String: String] = [:]
       for (n, way) in Self.ways.enumerated() {
         services["way\(n)"] = """
-          command: ["\(Place.products)/guardian-crasher", \(way.words.map { "\"\($0)\"" }.joined(separator: ", "))]
+          command: ["\(crasher)", \(way.words.map { "\"\($0)\"" }.joined(separator: ", "))]
           backoff: {first: 1100ms}
-          log: none
+          log: file
           \(way.more)
           """
       }
       let guardian = try await Guardian(scratch, services: services)
+      var signatures: [String: String] = [:]
       for (n, way) in Self.ways.enumerated() {
         let list = try await reports(guardian, "way\(n)")
         let id = try #require(list.last?["id"].string)
@@ -59,6 +65,12 @@ extension Programs {
           #expect(report["class"].string == way.classes[0], "\(way): \(report)")
         }
         #expect(report["step"].string == "restart")
+        let lines = report["output"]["lines"].array.compactMap(\.string)
+        #expect(lines.contains { $0.contains("about to \(way.words[0])") }, "\(way): \(report["output"])")
+        if way.words == ["assert"] { #expect(lines.contains { $0.contains("the cart is empty") }) }
+        let signature = try #require(report["signature"].string)
+        #expect(signatures[signature] == nil, "\(way) and \(signatures[signature] ?? "") have one signature")
+        signatures[signature] = way.testDescription
       }
       // The second death of each is of the same kind.
       for (n, way) in Self.ways.enumerated() where !["kill", "exit"].contains(way.words[0]) && way.more.isEmpty {
@@ -69,19 +81,22 @@ extension Programs {
       try await guardian.stop()
     }
 
-    @Test func `of a program without its shared library says so`() async throws {
+    @Test(.enabled(if: Compiler.path != nil, "not shown: no C compiler is there"))
+    func `of a program without its shared library says so`() async throws {
       let scratch = try Scratch()
+      let compiler = try #require(Compiler.path)
       let library = scratch.path + "/libgone.so.1", program = scratch.path + "/needy"
       try Files.write("int gone(void) { return 0; }\n", to: scratch.path + "/gone.c")
       try Files.write("int gone(void); int main(void) { return gone(); }\n", to: scratch.path + "/needy.c")
       #expect(
-        try await run(["/usr/bin/cc", "-shared", "-Wl,-soname,libgone.so.1", "-o", library, scratch.path + "/gone.c"])
+        try await run([compiler, "-shared", "-Wl,-soname,libgone.so.1", "-o", library, scratch.path + "/gone.c"])
           .code == 0)
-      #expect(try await run(["/usr/bin/cc", "-o", program, scratch.path + "/needy.c", library]).code == 0)
+      #expect(try await run([compiler, "-o", program, scratch.path + "/needy.c", library]).code == 0)
       unlink(library)
-      let guardian = try await Guardian(scratch, services: ["needy": "command: [\"\(program)\"]\nlog: none\n"])
+      let guardian = try await Guardian(scratch, services: ["needy": "command: [\"\(program)\"]\nlog: file\n"])
       let report = try await document(guardian, try #require(try await reports(guardian, "needy").last?["id"].string))
       #expect(report["class"].string == "loader" && report["code"].int == 127, "\(report)")
+      #expect(report["output"]["lines"].array.contains { $0.string?.contains("libgone.so.1") ?? false }, "\(report)")
       try await guardian.stop()
     }
 

@@ -13,7 +13,11 @@ extension Programs {
       var log = Log()
       for file in Files.names(in: place).filter({ $0.hasSuffix(".log") }).sorted() + ["current"] {
         for line in try Files.read("\(place)/\(file)").split(separator: "\n") {
-          if line.hasPrefix("#") { log.notes.append(String(line)) } else { log.lines.append(String(line.dropFirst(25))) }
+          if line.hasPrefix("#") {
+            log.notes.append(String(line))
+          } else {
+            log.lines.append(String(line.dropFirst(25)))
+          }
         }
       }
       return log
@@ -75,7 +79,9 @@ extension Programs {
       return stat("\(guardian.scratch.path)/logs/\(name)/current", &about) == 0 ? Int(about.st_size) : 0
     }
 
-    @Test func `G8, CASES 35: guardian and guardian-logger are killed while children write: none dies, order is kept, loss is bounded and told`()
+    @Test
+    func
+      `G8, CASES 35: guardian and guardian-logger are killed while children write: none dies, order is kept, loss is bounded and told`()
       async throws
     {
       let scratch = try Scratch()
@@ -123,7 +129,9 @@ extension Programs {
       }
     }
 
-    @Test func `D6: one line of 100 MB, and then silence of somebody who holds the pipe: memory is bounded, and no restart waits`()
+    @Test
+    func
+      `D6: one line of 100 MB, and then silence of somebody who holds the pipe: memory is bounded, and no restart waits`()
       async throws
     {
       let scratch = try Scratch()

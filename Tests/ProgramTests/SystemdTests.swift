@@ -53,7 +53,8 @@ extension Programs {
       #expect(members.filter { $0.contains("sleep 1000000") }.count == 4, "\(members)")
     }
 
-    @Test func `E13: a journal that goes away costs output and nothing else, says so, and is used again when it is back`()
+    @Test
+    func `E13: a journal that goes away costs output and nothing else, says so, and is used again when it is back`()
       throws
     {
       #expect(try facts["journal-gone"] == "degraded")

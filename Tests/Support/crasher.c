@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
   if (!strcmp(kind, "null")) *(volatile int *)16 = 1;
   if (!strcmp(kind, "wild")) *(volatile int *)0x123456789000 = 1;
   if (!strcmp(kind, "stack")) return overflow((volatile char *)kind);
-  if (!strcmp(kind, "fpe")) return 1 / zero;
+  if (!strcmp(kind, "fpe")) return (argc + 7) / zero;
 #if defined(__x86_64__) || defined(__i386__)
   if (!strcmp(kind, "ill")) __asm__ volatile("ud2");
 #endif
