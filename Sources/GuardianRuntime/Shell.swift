@@ -344,6 +344,8 @@ final class Shell {
       store.submit(
         saves: saves, entries: entries, events: records, meta: meta, forgotten: forgotten, now: SystemClocks.now())
       failPoint("save.submitted")
+      // Known to be volatile, and shown so: then nobody waits for what will not come, each time anew.
+      if case .volatile = storeState { answered += saves.map { ($0.id, $0.ticket) } }
     }
     for occurrence in records { log.record(occurrence) }
   }
