@@ -2,6 +2,7 @@
 # make test     builds everything and runs all tests
 # make sanitize runs the tests of what has threads under the thread sanitizer
 # make bench    measures guardian beside a bare C loop, in the same run
+# make bench-output  measures log: file beside cat, svlogd and s6-log
 # make load     ten thousand services, a million restarts, a thousand crash loops
 # make format   formats the sources; make lint only looks
 # make install  [DESTDIR=] [PREFIX=/usr/local]
@@ -19,7 +20,7 @@ RELEASE = .build/release
 MANUAL  = $(wildcard man/*.[1-8])
 BENCH   = .build/bench
 
-.PHONY: all run test sanitize bench load format lint lint-format lint-manual install dependencies programs
+.PHONY: all run test sanitize bench bench-output load format lint lint-format lint-manual install dependencies programs
 
 all: dependencies
 	$(BUILD) -c release
@@ -45,11 +46,18 @@ bench: dependencies $(BENCH)/floor $(BENCH)/child $(BENCH)/bench
 	$(BUILD) -c release --product guardianctl
 	$(BENCH)/bench $(RELEASE) $(BENCH) $(BENCHFLAGS)
 
+# One service's output to a rotated file, beside cat and, where they are there or unpacked below .build/programs, svlogd and
+# s6-log.
+bench-output: dependencies $(BENCH)/writer $(BENCH)/output
+	$(BUILD) -c release --product guardian
+	$(BUILD) -c release --product guardian-logger
+	$(BENCH)/output $(RELEASE) $(BENCH)
+
 $(BENCH)/%: Tests/Benchmark/%.c
 	@mkdir -p $(BENCH)
 	$(CC) -std=gnu17 -O2 -Wall -Wextra -static -o $@ $<
 
-$(BENCH)/bench $(BENCH)/load: $(BENCH)/%: Tests/Benchmark/%.swift Tests/Benchmark/common.swift
+$(BENCH)/bench $(BENCH)/load $(BENCH)/output: $(BENCH)/%: Tests/Benchmark/%.swift Tests/Benchmark/common.swift
 	@mkdir -p $(BENCH)
 	$(SWIFT)c -O -swift-version 6 -parse-as-library -o $@ $^
 

@@ -65,7 +65,7 @@ let package = Package(
       name: "guardian", dependencies: ["GuardianRuntime", "GuardianModel"],
       swiftSettings: swift, linkerSettings: staticRuntime),
     .executableTarget(
-      name: "guardianctl", dependencies: ["GuardianControl", "GuardianModel", "CArguments"],
+      name: "guardianctl", dependencies: ["GuardianControl", "GuardianModel", "CArguments", "CZlib"],
       swiftSettings: swift, linkerSettings: staticProgram),
     .executableTarget(
       name: "guardian-check", dependencies: ["GuardianChecks", "GuardianLinux"],
@@ -113,7 +113,7 @@ let package = Package(
       name: "GuardianChecksTests", dependencies: ["GuardianChecks", "GuardianLinux", "GuardianModel"],
       swiftSettings: swift),
     .testTarget(
-      name: "GuardianLoggerTests", dependencies: ["GuardianLogger", "GuardianModel"], swiftSettings: swift),
+      name: "GuardianLoggerTests", dependencies: ["GuardianLogger", "GuardianModel", "CGuardian"], swiftSettings: swift),
     .testTarget(
       name: "GuardianRuntimeTests",
       dependencies: [

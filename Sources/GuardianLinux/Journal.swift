@@ -3,8 +3,11 @@ import Glibc
 
 /// journald's two sockets: one stream for each run's output, and datagrams for guardian's own records.
 package enum Journal {
-  package static let streamPath = "/run/systemd/journal/stdout"
-  package static let recordPath = "/run/systemd/journal/socket"
+  // Somewhere else for tests.
+  package static let streamPath =
+    getenv("GUARDIAN_JOURNAL_STREAM").map { String(cString: $0) } ?? "/run/systemd/journal/stdout"
+  package static let recordPath =
+    getenv("GUARDIAN_JOURNAL_RECORDS").map { String(cString: $0) } ?? "/run/systemd/journal/socket"
 
   package static var exists: Bool { access(streamPath, W_OK) == 0 }
 

@@ -4,7 +4,7 @@ import GuardianModel
 
 /// What writes the output of all services to their files: holds the pipes, and outlives the guardian that gave them.
 ///
-/// **One thread.** A pipe that has something is read once, at most 256 KiB, and what came is written at once: nothing is
+/// **One thread**, and one that only looks after a disk that hangs (`Watch`). A pipe that has something is read once, at most 256 KiB, and what came is written at once: nothing is
 /// kept in memory but what the disk has refused, and who writes a lot does not hold up the others for longer than one
 /// write takes. A disk that is slow makes everybody wait who writes; guardian is not among them.
 package final class Logger {
@@ -22,7 +22,8 @@ package final class Logger {
   /// Why there is none.
   private var directoryFault: LogFault?
   private var logs: [ServiceName: ServiceLog] = [:]
-  private let room = ServiceLog.Room()
+  let room = ServiceLog.Room()
+  let watch = Watch()
   private var pipes: [Int32: Pipe] = [:]
   private var byRun: [RunID: Pipe] = [:]
   private let book: Book
@@ -68,15 +69,19 @@ package final class Logger {
 
   deinit {
     input.deallocate()
+    scrap.deallocate()
     close(poll)
     if connection >= 0 { close(connection) }
   }
 
   /// Until it is told to finish, or nobody needs it any more.
   package func run() {
+    watch.begin { [unowned self] in skipAll() }
+    defer { watch.end() }
     var ready = [Int32](repeating: -1, count: 64)
     while true {
-      let count = guardian_poll_wait(poll, &ready, 64, timeout())
+      let wait = timeout()
+      let count = watch.idle { guardian_poll_wait(poll, &ready, 64, wait) }
       if count < 0, count != -EINTR { return }
       for descriptor in ready.prefix(Int(max(0, count))) {
         if descriptor == listener {
@@ -89,12 +94,30 @@ package final class Logger {
         }
       }
       let now = Clock.monotonic()
+      rest(now)
       if let retryAt, now >= retryAt { tryAgain(now) }
-      packer.work(directory, spec)
+      watch.disk { packer.work(directory, spec) }
       if finishBy != nil, isFinished(now) { return }
       if isIdle(now) { return }
     }
   }
+
+  /// Who writes line by line would wake this process for each of them, and pay for that: where little came, and again and
+  /// again, the pipes are left to fill for a moment.
+  private func rest(_ now: Instant) {
+    defer { came = 0 }
+    guard came > 0 else { return }
+    let often = now - cameAt < Self.often
+    cameAt = now
+    if often, came < Self.little, finishBy == nil { watch.idle { _ = usleep(Self.moment) } }
+  }
+  /// Bytes, in this round.
+  private var came = 0
+  private var cameAt = Instant(nanoseconds: .min)
+  private static let little = 64 << 10
+  private static let often = Duration.milliseconds(5)
+  /// Microseconds. At the rate at which a line is written by a call of its own, no pipe fills in that time.
+  private static let moment: UInt32 = 400
 
   private func timeout() -> Int32 {
     let now = Clock.monotonic()
@@ -231,13 +254,13 @@ package final class Logger {
       post(.held(pipe.run, service: pipe.service))
     }
     post(.ready)
-    if spec.compress == .gzip, let directory { packer.lookAround(directory) }
+    if spec.compress == .gzip, let directory { watch.disk { packer.lookAround(directory) } }
   }
 
   private func openDirectory() {
     guard let path = wanted, directory == nil else { return }
     do throws(LogFault) {
-      directory = try LogDirectory(path)
+      directory = try watch.disk { () throws(LogFault) in try LogDirectory(path) }
       directoryFault = nil
       for entry in book.found where !lossIsSaid {
         log(of: entry.service)?.say("at most \(entry.bytes) bytes were lost here: guardian-logger was ended")
@@ -291,7 +314,7 @@ package final class Logger {
   private func show(_ number: UInt64, _ run: RunID, _ service: ServiceName) {
     if let pipe = byRun[run] { drain(pipe) }
     let answer =
-      log(of: service)?.lastOutput(of: run)
+      log(of: service).map { log in watch.disk { log.lastOutput(of: run) } }
       ?? LastOutput(missing: directoryFault.map { "not in a file: \($0)" } ?? "not in a file yet")
     post(.shown(number, answer))
   }
@@ -312,10 +335,15 @@ package final class Logger {
     guard let log = log(of: pipe.service) else {
       return refuse(pipe, nil, directoryFault ?? LogFault("guardian has not said where to"))
     }
+    if skippedSome { tellOfSkipped() }
     if let fault = trouble ?? log.fault { return refuse(pipe, log, fault) }
     let now = Clock.wall()
-    do throws(LogFault) { try log.openIfNeeded(now: now) } catch {
-      return refuse(pipe, log, error)
+    if !log.isOpen {
+      do throws(LogFault) {
+        try watch.disk { () throws(LogFault) in try log.openIfNeeded(now: now) }
+      } catch {
+        return refuse(pipe, log, error)
+      }
     }
     if let reading {
       book.name(reading, pipe.service)
@@ -324,10 +352,11 @@ package final class Logger {
     defer { if let reading { book.set(reading, 0) } }
     let got = readCall(pipe.descriptor, input, Self.readSize)
     if got <= 0 { return ended(reading: pipe, got) }
+    came += got
     if let reading { book.set(reading, got) }
-    let taken = log.append(UnsafeRawBufferPointer(start: input, count: got), of: pipe, now: now)
+    let taken = watch.disk { log.append(UnsafeRawBufferPointer(start: input, count: got), of: pipe, now: now) }
     if let fault = log.fault { return refused(pipe, log, fault, taken: taken, of: got) }
-    if let directory, directory.used > spec.total { makeRoom(now) }
+    if let directory, directory.used > spec.total { watch.disk { makeRoom(now) } }
     return true
   }
 
@@ -356,7 +385,7 @@ package final class Logger {
     pipes[pipe.descriptor] = nil
     byRun[pipe.run] = nil
     if let log = logs[pipe.service] {
-      log.end(pipe)
+      watch.disk { log.end(pipe) }
       if !byRun.values.contains(where: { $0.service == pipe.service }), log.pending.isEmpty, log.fault == nil {
         log.closeFile()
         logs[pipe.service] = nil
@@ -426,12 +455,12 @@ package final class Logger {
     let wall = Clock.wall()
     if directory == nil { openDirectory() }
     trouble = nil
-    if let directory, directory.used > spec.total { makeRoom(wall) }
+    if let directory, directory.used > spec.total { watch.disk { makeRoom(wall) } }
     for service in troubled.sorted() {
       guard let log = log(of: service) else { continue }
       let why = log.fault?.description ?? "it could not be written"
       do throws(LogFault) {
-        try log.openIfNeeded(now: wall)
+        try watch.disk { () throws(LogFault) in try log.openIfNeeded(now: wall) }
       } catch {
         log.fail(error)
         begin(error, service, log)
@@ -439,7 +468,7 @@ package final class Logger {
         continue
       }
       log.recover()
-      guard log.flushPending() else {
+      guard watch.disk({ log.flushPending() }) else {
         if let fault = log.fault { begin(fault, service, log) }
         if trouble != nil { break }
         continue
@@ -447,7 +476,7 @@ package final class Logger {
       if let slot = log.slot { book.release(slot) }
       log.slot = nil
       let dropped = log.takeDropped(why)
-      log.sayNow(now: wall)
+      watch.disk { log.sayNow(now: wall) }
       if let fault = log.fault {
         begin(fault, service, log)
         if trouble != nil { break }
@@ -468,7 +497,7 @@ package final class Logger {
         guard let log = log(of: pipe.service) else { continue }
         let bytes = pipe.unread
         pipe.unread = []
-        let taken = bytes.withUnsafeBytes { log.append($0, of: pipe, now: wall) }
+        let taken = watch.disk { bytes.withUnsafeBytes { log.append($0, of: pipe, now: wall) } }
         if taken < bytes.count { pipe.unread = Array(bytes[taken...]) }
         if let fault = log.fault {
           begin(fault, pipe.service, log)
@@ -483,6 +512,48 @@ package final class Logger {
       pipe.complained = false
       if pipe.over { post(.closed(pipe.run)) }
     }
+  }
+
+  // MARK: A disk that does not answer
+
+  /// By the other thread, with the lock, while this one waits for the disk: touches the set of pipes, what they have
+  /// skipped, and the connection, and nothing else.
+  private func skipAll() {
+    guard spec.full == .drop else { return }
+    for pipe in pipes.values where !pipe.paused {
+      let before = pipe.skipped
+      // As much as a pipe holds, and not more: who writes faster than that waits for the next look.
+      for _ in 0..<8 {
+        let got = Glibc.read(pipe.descriptor, scrap, Self.scrapSize)
+        guard got > 0 else { break }
+        pipe.skipped += got
+        pipe.skippedEndsLine = scrap.load(fromByteOffset: got - 1, as: UInt8.self) == UInt8(ascii: "\n")
+      }
+      guard before == 0, pipe.skipped > 0 else { continue }
+      skippedSome = true
+      let news = LogNews.trouble(pipe.service, Self.noAnswer).bytes
+      if connection >= 0 { _ = guardian_send_message(connection, news, news.count, -1) }
+    }
+  }
+  private let scrap = UnsafeMutableRawPointer.allocate(byteCount: Logger.scrapSize, alignment: 4096)
+  private static let scrapSize = 64 << 10
+  private static let noAnswer = "the disk does not answer"
+  private var skippedSome = false
+
+  private func tellOfSkipped() {
+    skippedSome = false
+    var services: Set<ServiceName> = []
+    for pipe in byRun.values where pipe.skipped > 0 {
+      log(of: pipe.service)?.drop(pipe.skipped, of: pipe, endsLine: pipe.skippedEndsLine)
+      pipe.skipped = 0
+      services.insert(pipe.service)
+    }
+    // Said in the file before what comes next.
+    for service in services.sorted() where !troubled.contains(service) {
+      let dropped = log(of: service)?.takeDropped(Self.noAnswer) ?? 0
+      post(.recovered(service, dropped: dropped))
+    }
+    tell()
   }
 
   // MARK: The bound of all files together

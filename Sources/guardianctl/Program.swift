@@ -41,6 +41,7 @@ struct Program {
     case .reload: return invocation.names.isEmpty ? reload(invocation) : order(invocation)
     case .plan: return plan(invocation)
     case .crashes: return crashes(invocation)
+    case .logs: return logs(invocation)
     case .check: return check(invocation)
     case .upgrade: return upgrade(invocation)
     case .version: return version(invocation)
@@ -286,7 +287,8 @@ struct Program {
     case .reset: return .reset(name: name, wait: wait)
     case .hold: return .hold(name: name, milliseconds: invocation.holdMilliseconds, wait: wait)
     case .reload: return .reloadService(name: name, wait: wait)
-    case .start, .status, .plan, .crashes, .check, .upgrade, .version, .help: return .start(name: name, wait: wait)
+    case .start, .status, .plan, .crashes, .logs, .check, .upgrade, .version, .help:
+      return .start(name: name, wait: wait)
     }
   }
 
@@ -566,7 +568,7 @@ struct Program {
   // MARK: - Answers
 
   /// The one JSON object of this run; `members` writes what follows `schema`.
-  private mutating func json(_ members: (inout JSONWriter) -> Void) {
+  mutating func json(_ members: (inout JSONWriter) -> Void) {
     var json = JSONWriter()
     json.beginObject()
     json.key("schema")
@@ -577,7 +579,7 @@ struct Program {
     output.bytes = json.bytes
   }
 
-  private mutating func fail(
+  mutating func fail(
     _ status: Int32, _ word: String, _ sentence: String, json wanted: Bool,
     _ more: (inout JSONWriter) -> Void = { _ in }
   ) -> Int32 {
@@ -597,7 +599,7 @@ struct Program {
     return status
   }
 
-  private mutating func fail(
+  mutating func fail(
     _ fault: Daemon.Fault, json wanted: Bool, _ more: (inout JSONWriter) -> Void = { _ in }
   ) -> Int32 {
     switch fault {

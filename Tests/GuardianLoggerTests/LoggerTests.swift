@@ -1,3 +1,4 @@
+import CGuardian
 import Glibc
 import GuardianModel
 import Testing
@@ -377,5 +378,259 @@ extension Array {
     #expect(bench.log.lastOutput(of: runA).lines.last == "last")
     #expect(bench.log.lastOutput(of: runA).lines.reduce(0) { $0 + $1.utf8.count } <= LastOutput.mostBytes)
     #expect(bench.log.lastOutput(of: runB).lines == ["b"])
+  }
+}
+
+@Suite struct `what guardian and its logger say to each other` {
+  @Test func `comes out as it went in`() throws {
+    var spec = LogsSpec()
+    spec.age = .hour
+    spec.compress = .gzip
+    spec.full = .wait
+    let orders: [LogOrder] = [
+      .configure(spec, directory: "/var/log/guardian"), .take(runA, service: try name("web")), .ended(runA),
+      .show(7, runA, service: try name("web")), .finish,
+    ]
+    for order in orders { #expect(LogOrder(order.bytes) == order) }
+    let news: [LogNews] = [
+      .held(runA, service: try name("web")), .ready, .closed(runA),
+      .shown(1, LastOutput(lines: ["a", "b"], truncated: true, missing: "why")), .trouble(try name("web"), "no space"),
+      .recovered(try name("web"), dropped: 12), .note("text"),
+    ]
+    for one in news { #expect(LogNews(one.bytes) == one) }
+  }
+
+  @Test func `is refused where it is anything else, and never a trap`() throws {
+    var state: UInt64 = 7
+    let good = LogNews.shown(1, LastOutput(lines: ["a", "b"])).bytes
+    for _ in 0..<2_000 {
+      var bytes = good
+      for _ in 0..<3 {
+        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        bytes[Int(state >> 33) % bytes.count] = UInt8(truncatingIfNeeded: state >> 24)
+      }
+      _ = LogNews(bytes)
+      _ = LogOrder(Array(bytes.prefix(Int(state >> 40) % bytes.count)))
+    }
+    #expect(LogOrder([]) == nil && LogNews([1, 2, 3]) == nil)
+  }
+}
+
+/// A logger in a thread of its own, as its program runs it.
+private final class Running: @unchecked Sendable {
+  let scratch: Scratch
+  let logger: Logger
+  private let listener: Int32
+  let connection: Int32
+  private var thread = pthread_t()
+
+  init(_ scratch: Scratch, _ change: (Logger) -> Void = { _ in }, spec: LogsSpec = LogsSpec()) throws {
+    self.scratch = scratch
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: (scratch.path + "/sock").utf8) }
+    let kind = Int32(SOCK_SEQPACKET.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
+    let (listener, connection) = (socket(AF_UNIX, kind, 0), socket(AF_UNIX, kind, 0))
+    withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        _ = bind(listener, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+        _ = listen(listener, 4)
+        _ = connect(connection, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    self.listener = listener
+    self.connection = connection
+    logger = try Logger(listener: listener, book: nil)
+    change(logger)
+    let box = Unmanaged.passRetained(logger)
+    pthread_create(
+      &thread, nil,
+      { raw in
+        if let raw { Unmanaged<Logger>.fromOpaque(raw).takeRetainedValue().run() }
+        return nil
+      }, box.toOpaque())
+    give(.configure(spec, directory: scratch.path + "/logs"))
+  }
+
+  func give(_ order: LogOrder, _ descriptor: Int32 = -1) {
+    let bytes = order.bytes
+    _ = guardian_send_message(connection, bytes, bytes.count, descriptor)
+  }
+
+  /// The next news of which `pick` makes something, within ten seconds.
+  func hear<R>(_ pick: (LogNews) -> R?) throws -> R {
+    var bytes = [UInt8](repeating: 0, count: LogNews.largest)
+    for _ in 0..<200 {
+      var waiting = pollfd(fd: connection, events: Int16(POLLIN), revents: 0)
+      _ = poll(&waiting, 1, 50)
+      var passed: Int32 = -1
+      let got = guardian_receive_message(connection, &bytes, bytes.count, &passed)
+      if passed >= 0 { close(passed) }
+      if got > 0, let news = LogNews(Array(bytes[..<Int(got)])), let found = pick(news) { return found }
+    }
+    throw LogFault("the logger said nothing")
+  }
+
+  func finish() {
+    give(.finish)
+    pthread_join(thread, nil)
+    close(listener)
+    close(connection)
+  }
+}
+
+@Suite struct `a running logger` {
+  /// A pipe with something in it.
+  private func pipe(_ text: String) -> (read: Int32, write: Int32) {
+    var ends: [Int32] = [-1, -1]
+    _ = Glibc.pipe(&ends)
+    _ = write(ends[1], text, text.utf8.count)
+    return (ends[0], ends[1])
+  }
+
+  /// Fails so often before it reads.
+  private final class Faults: @unchecked Sendable {
+    var left = 3
+  }
+
+  @Test func `CASES 35: a read that fails is tried again within a second, is told, and nobody else is held up`()
+    throws
+  {
+    let scratch = try Scratch()
+    let faults = Faults()
+    let bad = pipe("after all\n"), good = pipe("other\n")
+    let running = try Running(
+      scratch,
+      { logger in
+        logger.readCall = { descriptor, buffer, count in
+          // Of the one service only: told by what is in its pipe.
+          var waiting: Int32 = 0
+          _ = ioctl(descriptor, UInt(FIONREAD), &waiting)
+          if waiting == 10, faults.left > 0 {
+            faults.left -= 1
+            errno = ENOMEM
+            return -1
+          }
+          return read(descriptor, buffer, count)
+        }
+      })
+    running.give(.take(runA, service: try name("web")), bad.read)
+    running.give(.take(runB, service: try name("other")), good.read)
+    let told: String = try running.hear {
+      if case .note(let text) = $0, text.contains("cannot be read") { text } else { nil }
+    }
+    #expect(told.contains("web") && told.contains("cannot allocate memory"))
+    running.give(.show(1, runB, service: try name("other")))
+    #expect(try running.hear { if case .shown(1, let output) = $0 { output.lines } else { nil } } == ["other"])
+    for _ in 0..<100 where faults.left > 0 { usleep(50_000) }
+    usleep(700_000)
+    running.give(.show(2, runA, service: try name("web")))
+    #expect(try running.hear { if case .shown(2, let output) = $0 { output.lines } else { nil } } == ["after all"])
+    for end in [bad.read, bad.write, good.read, good.write] { close(end) }
+    running.finish()
+  }
+
+  @Test func `gives duplicates of all that it holds to whoever comes, and says when nobody writes any more`() throws {
+    let scratch = try Scratch()
+    let running = try Running(scratch)
+    let one = pipe("one\n")
+    running.give(.take(runA, service: try name("web")), one.read)
+    running.give(.configure(LogsSpec(), directory: scratch.path + "/logs"))
+    let held: RunID = try running.hear { if case .held(let run, _) = $0 { run } else { nil } }
+    #expect(held == runA)
+    close(one.read)
+    close(one.write)
+    let closed: RunID = try running.hear { if case .closed(let run) = $0 { run } else { nil } }
+    #expect(closed == runA)
+    running.finish()
+    #expect(Array(Scratch.bytes(scratch.path + "/logs/web/current").suffix(4)) == Array("one\n".utf8))
+  }
+
+  @Test func `I9: all logs together are no more than is allowed; what is oldest goes first`()
+    throws
+  {
+    let scratch = try Scratch()
+    var spec = LogsSpec()
+    spec.rotate = 32 << 10
+    spec.total = 100 << 10
+    let running = try Running(scratch, spec: spec)
+    for index in 0..<6 {
+      let run = RunID(high: 9, low: UInt64(index))
+      let ends = pipe("")
+      running.give(.take(run, service: try name("w\(index)")), ends.read)
+      close(ends.read)
+      let line = String(repeating: "x", count: 1_000) + "\n"
+      for _ in 0..<60 { _ = write(ends.1, line, line.utf8.count) }
+      close(ends.1)
+      _ = try running.hear { if case .closed(run) = $0 { true } else { nil } }
+    }
+    running.finish()
+    var total = 0
+    for service in Scratch.names(scratch.path + "/logs") {
+      for file in Scratch.names(scratch.path + "/logs/" + service) {
+        total += Scratch.bytes("\(scratch.path)/logs/\(service)/\(file)").count
+      }
+    }
+    // What one write brings may be above it for that moment.
+    #expect(total <= (100 << 10) + (64 << 10), "\(total)")
+    #expect(Scratch.names(scratch.path + "/logs/w5").contains("current"))
+    #expect(!Scratch.names(scratch.path + "/logs/w0").contains { $0 != "current" })
+  }
+}
+
+@Suite struct `a disk that hangs` {
+  /// Lets one write wait until it is told to go on.
+  private final class Disk: @unchecked Sendable {
+    private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+    private var waits = true
+    init() { pthread_mutex_init(lock, nil) }
+    var hangs: Bool {
+      get {
+        pthread_mutex_lock(lock)
+        defer { pthread_mutex_unlock(lock) }
+        return waits
+      }
+      set {
+        pthread_mutex_lock(lock)
+        waits = newValue
+        pthread_mutex_unlock(lock)
+      }
+    }
+  }
+
+  @Test func `D6: with 'full: drop' nobody waits for it, and what was dropped is counted, told, and said in the file`()
+    throws
+  {
+    let scratch = try Scratch()
+    let disk = Disk()
+    let running = try Running(
+      scratch,
+      { logger in
+        logger.watch.patience = .milliseconds(50)
+        logger.watch.pause = .milliseconds(10)
+        logger.room.writeCall = { file, bytes, count in
+          while disk.hangs { usleep(5_000) }
+          return write(file, bytes, count)
+        }
+      })
+    var ends: [Int32] = [-1, -1]
+    _ = pipe(&ends)
+    running.give(.take(runA, service: try name("web")), ends[0])
+    let line = [UInt8](repeating: UInt8(ascii: "x"), count: 999) + [10]
+    // Many times what the pipe holds: whoever writes it would wait for ever.
+    for _ in 0..<2_000 { #expect(write(ends[1], line, line.count) == line.count) }
+    let why: String = try running.hear { if case .trouble(_, let why) = $0 { why } else { nil } }
+    #expect(why == "the disk does not answer")
+    disk.hangs = false
+    _ = write(ends[1], "after\n", 6)
+    let dropped: UInt64 = try running.hear { if case .recovered(_, let bytes) = $0, bytes > 0 { bytes } else { nil } }
+    close(ends[0])
+    close(ends[1])
+    running.finish()
+    let text = String(decoding: Scratch.bytes(scratch.path + "/logs/web/current"), as: UTF8.self)
+    #expect(text.contains("bytes were dropped here: the disk does not answer"))
+    // Every byte is in the file, or is counted.
+    let kept = text.split(separator: "\n").filter { !$0.hasPrefix("#") }.reduce(0) { $0 + $1.utf8.count - 25 + 1 }
+    #expect(kept + Int(dropped) >= 2_000_000 && text.hasSuffix("\n"), "\(kept) and \(dropped)")
   }
 }

@@ -23,6 +23,12 @@ package struct Invocation: Hashable, Sendable {
   package var fromStart = false
   package var reload = ReloadMode.apply
   package var crashes = Crashes.list(nil)
+  /// `logs`: go on as more is written.
+  package var follow = false
+  /// So many of the last lines; nil: as is usual.
+  package var lines: Int?
+  /// The beginning of a run's id.
+  package var run: String?
   package init() {}
 
   package enum Crashes: Hashable, Sendable {
@@ -45,7 +51,7 @@ extension Invocation {
     case .hold where holdMilliseconds == 0: return "hold ended"
     case .hold: return "held for \(shortTime(milliseconds: holdMilliseconds))"
     case .reload: return "reloaded"
-    case .status, .plan, .crashes, .check, .upgrade, .version, .help: return "done"
+    case .status, .plan, .crashes, .logs, .check, .upgrade, .version, .help: return "done"
     }
   }
 }
@@ -194,6 +200,19 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
       invocation.holdMilliseconds = milliseconds
     case .fromStart: invocation.fromStart = true
     case .group: break  // among the names already
+    case .follow: invocation.follow = true
+    case .lines:
+      guard let number = Int(value), (0...1_000_000).contains(number) else {
+        throw UsageFault(text: "--lines '\(printable(value))' is no number from 0 to 1000000")
+      }
+      invocation.lines = number
+    case .run:
+      guard (4...32).contains(value.utf8.count),
+        value.utf8.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) })
+      else {
+        throw UsageFault(text: "--run '\(printable(value))' is not the id of a run: 4 to 32 digits of 0-9a-f")
+      }
+      invocation.run = value
     case .dryRun: try choose(.dryRun, &invocation)
     case .restart: try choose(.restart, &invocation)
     case .help, .version: break
@@ -205,6 +224,14 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
   }
   if invocation.verb == .reload, invocation.names.isEmpty, !invocation.wait {
     throw UsageFault(text: "--no-wait goes with 'reload' only where services are named")
+  }
+  if invocation.verb == .logs {
+    guard invocation.names.count == 1, let name = invocation.names.first, !Invocation.isGroup(name) else {
+      throw UsageFault(text: "'logs' shows one service at a time")
+    }
+    if invocation.follow, invocation.json {
+      throw UsageFault(text: "--follow and --json exclude each other: JSON is one object")
+    }
   }
   if invocation.verb == .hold, !seen.contains(where: { $0.option == .holdFor }) {
     throw UsageFault(text: "'hold' needs a time: --for 30min")

@@ -1,13 +1,13 @@
 /// Everything that guardianctl can be told to do. The order is that of the help text and of the manual.
 package enum Verb: String, CaseIterable, Hashable, Sendable {
-  case status, start, stop, restart, reload, release, reset, hold, plan, crashes, check, upgrade, version, help
+  case status, start, stop, restart, reload, release, reset, hold, plan, crashes, logs, check, upgrade, version, help
 
   package enum Names: Hashable, Sendable { case none, any, some }
 
   package var names: Names {
     switch self {
     case .status, .reload, .crashes, .help: .any
-    case .start, .stop, .restart, .release, .reset, .hold, .plan: .some
+    case .start, .stop, .restart, .release, .reset, .hold, .plan, .logs: .some
     case .check, .upgrade, .version: .none
     }
   }
@@ -24,6 +24,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .hold: "neither start, stop nor repair for a time"
     case .plan: "show what would happen, and when, if it kept dying"
     case .crashes: "list the crashes; 'show ID' or 'export ID': one report"
+    case .logs: "show what one service has written, from its files or the journal"
     case .check: "check the configuration files, without a daemon"
     case .upgrade: "let a new program file of guardian take over; no service is touched"
     case .version: "show the versions, and which guarantees hold"
@@ -43,6 +44,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     "--from-start"
   case group = "--group"
   case dryRun = "--dry-run", restart = "--restart"
+  case follow = "--follow", lines = "--lines", run = "--run"
   case help = "--help", version = "--version"
 
   /// The word for its value; nil for a flag.
@@ -51,7 +53,10 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .runtime, .config: "DIR"
     case .group: "NAME"
     case .holdFor: "TIME"
-    case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .dryRun, .restart, .help, .version: nil
+    case .lines: "N"
+    case .run: "ID"
+    case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .dryRun, .restart, .follow, .help, .version:
+      nil
     }
   }
 
@@ -67,6 +72,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .fromStart: [.plan]
     case .group: [.status, .start, .stop, .restart, .release, .reset, .hold]
     case .dryRun, .restart: [.reload]
+    case .follow, .lines, .run: [.logs]
     }
   }
 
@@ -84,6 +90,9 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .group: "all services of a group; the same as the name @NAME"
     case .fromStart: "plan from zero, not from the present state"
     case .dryRun: "show what a reload would change, and change nothing"
+    case .follow: "go on as more is written"
+    case .lines: "so many of the last lines; 100, and of one run all, where nothing is said"
+    case .run: "of this run only; the beginning of its id is enough"
     case .restart: "also restart what runs on as it was started, and wait"
     case .help: "show the help text"
     case .version: "show guardianctl's version"

@@ -1,0 +1,412 @@
+import CZlib
+import GuardianControl
+import GuardianModel
+import Glibc
+
+/// `guardianctl logs`: what one service has written, from its files or from the journal.
+///
+/// Files are read here, by the caller's own right; guardian says no more than where they are.
+struct LogReader {
+  let invocation: Invocation
+  /// A terminal is not steered by what a service writes.
+  private let escaped = isatty(STDOUT_FILENO) == 1
+  private var out: [UInt8] = []
+  /// Of a file no more than its end is read.
+  private static let longestFile = 256 << 20
+  private static let pause: Int32 = 200
+
+  init(_ invocation: Invocation) { self.invocation = invocation }
+
+  struct Fault: Error {
+    var status: Int32, word: String, text: String
+    init(_ status: Int32, _ word: String, _ text: String) {
+      self.status = status
+      self.word = word
+      self.text = text
+    }
+    static func failed(_ text: String) -> Fault { Fault(ExitCode.failed, "failed", text) }
+  }
+
+  private var wanted: String? { invocation.run }
+  private var limit: Int? { invocation.lines ?? (wanted == nil ? 100 : nil) }
+
+  // MARK: Files
+
+  private struct Place {
+    var directory: Int32, path: String
+    /// Oldest first, `current` last.
+    var names: [String]
+  }
+
+  private func open(_ current: String) throws(Fault) -> Place {
+    guard let slash = current.lastIndex(of: "/") else { throw .failed("\(current) is no path") }
+    let path = String(current[..<slash])
+    let directory = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+    guard directory >= 0 else { throw unreadable(path) }
+    return Place(directory: directory, path: path, names: Self.names(directory))
+  }
+
+  private func unreadable(_ path: String) -> Fault {
+    switch errno {
+    case EACCES, EPERM: Fault(ExitCode.notPermitted, "not-permitted", "not permitted to read \(path)")
+    case ENOENT: .failed("nothing has been written yet: there is no \(path)")
+    default: .failed("cannot read \(path): \(reason(errno))")
+    }
+  }
+
+  private static func names(_ directory: Int32) -> [String] {
+    let own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard own >= 0, let stream = fdopendir(own) else { return [] }
+    defer { closedir(stream) }
+    var aside: [String] = []
+    var hasCurrent = false
+    while let entry = readdir(stream) {
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+      }
+      if name == LogFormat.current { hasCurrent = true } else if LogFormat.isAside(name) { aside.append(name) }
+    }
+    // While one is being compressed it is there twice.
+    let packed = Set(aside.filter { $0.hasSuffix(".gz") })
+    return aside.filter { !packed.contains($0 + ".gz") }.sorted() + (hasCurrent ? [LogFormat.current] : [])
+  }
+
+  private static func open(_ name: String, in place: Place) -> Int32 {
+    openat(place.directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+  }
+
+  /// From `descriptor`, which is closed where the file is compressed.
+  private static func content(_ descriptor: Int32, packed: Bool) -> [UInt8] {
+    var bytes: [UInt8] = [], buffer = [UInt8](repeating: 0, count: 256 << 10)
+    if packed {
+      guard let file = gzdopen(descriptor, "rb") else { return [] }
+      defer { gzclose(file) }
+      while bytes.count < longestFile {
+        let got = gzread(file, &buffer, UInt32(buffer.count))
+        if got <= 0 { break }
+        bytes += buffer[..<Int(got)]
+      }
+      return bytes
+    }
+    var about = stat()
+    if fstat(descriptor, &about) == 0, about.st_size > longestFile {
+      lseek(descriptor, about.st_size - off_t(longestFile), SEEK_SET)
+    }
+    while true {
+      let got = read(descriptor, &buffer, buffer.count)
+      if got < 0, errno == EINTR { continue }
+      if got <= 0 { return bytes }
+      bytes += buffer[..<got]
+    }
+  }
+
+  /// - Returns: The exit status.
+  mutating func showFiles(_ current: String, json: (([LogEntry]) -> Void)?) throws(Fault) -> Int32 {
+    let place = try open(current)
+    defer { close(place.directory) }
+    // So many of the latest files that the wanted lines are in them.
+    var first = place.names.count
+    var contents: [(bytes: [UInt8], descriptor: Int32)] = []
+    var lines = 0
+    var last: (descriptor: Int32, rest: [UInt8]) = (-1, [])
+    while first > 0 {
+      first -= 1
+      let name = place.names[first]
+      let descriptor = Self.open(name, in: place)
+      guard descriptor >= 0 else {
+        if errno == ENOENT { continue }
+        throw unreadable("\(place.path)/\(name)")
+      }
+      let packed = name.hasSuffix(".gz")
+      let bytes = Self.content(descriptor, packed: packed)
+      if name == LogFormat.current { last.descriptor = descriptor } else if !packed { close(descriptor) }
+      contents.append((bytes, -1))
+      if let limit, wanted == nil {
+        lines += bytes.reduce(0) { $0 + ($1 == UInt8(ascii: "\n") ? 1 : 0) }
+        // Some of them are the logger's own.
+        if lines > limit + 16 { break }
+      }
+    }
+    defer { if last.descriptor >= 0 { close(last.descriptor) } }
+    var scanner = LogScanner(run: wanted)
+    var kept: [LogEntry] = []
+    var texts = 0
+    for (index, content) in contents.reversed().enumerated() {
+      scanner.beginFile()
+      var rest = content.bytes[...]
+      while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+        if let entry = scanner.take(rest[..<end]) {
+          if json == nil, limit == nil {
+            out += entry.rendered(escaped: escaped)
+            guard flush(atLeast: 64 << 10) else { return ExitCode.failed }
+          } else {
+            kept.append(entry)
+            if !entry.isNote { texts += 1 }
+            // Twice as many as are wanted, so that few are moved.
+            if let limit, kept.count > 2 * limit + 64 { Self.cut(&kept, &texts, to: limit) }
+          }
+        }
+        rest = rest[(end + 1)...]
+      }
+      if index == contents.count - 1 { last.rest = Array(rest) }
+    }
+    if let limit { Self.cut(&kept, &texts, to: limit) }
+    if let wanted, !scanner.found, !invocation.follow {
+      throw .failed("no output of run \(wanted) is there (any more)")
+    }
+    if let json {
+      json(kept)
+      return ExitCode.done
+    }
+    for entry in kept { out += entry.rendered(escaped: escaped) }
+    guard flush(atLeast: 1) else { return ExitCode.failed }
+    return invocation.follow ? follow(place, last.descriptor, last.rest, scanner) : ExitCode.done
+  }
+
+  /// The last `limit` lines, with what the logger says between them.
+  private static func cut(_ entries: inout [LogEntry], _ texts: inout Int, to limit: Int) {
+    var first = entries.count, count = 0
+    while first > 0 {
+      if !entries[first - 1].isNote {
+        if count == limit { break }
+        count += 1
+      }
+      first -= 1
+    }
+    entries.removeFirst(first)
+    texts = count
+  }
+
+  /// Until nobody reads what is printed. Files that are put aside meanwhile are read to their ends.
+  private mutating func follow(_ place: Place, _ opened: Int32, _ begun: [UInt8], _ scan: LogScanner) -> Int32 {
+    var (file, rest, scanner) = (opened < 0 ? -1 : dup(opened), begun, scan)
+    defer { if file >= 0 { close(file) } }
+    var buffer = [UInt8](repeating: 0, count: 256 << 10)
+    while true {
+      if file >= 0 {
+        while true {
+          let got = read(file, &buffer, buffer.count)
+          if got < 0, errno == EINTR { continue }
+          if got <= 0 { break }
+          rest += buffer[..<got]
+          guard print(&rest, &scanner) else { return ExitCode.failed }
+        }
+      }
+      var next: [String] = []
+      if let moved = whereItIs(file, place) {
+        if moved == LogFormat.current {
+          guard wait() else { return ExitCode.failed }
+          continue
+        }
+        // What was begun after it, in order.
+        let names = Self.names(place.directory)
+        next = names.filter { $0 > moved || $0 == LogFormat.current }
+      } else {
+        next = [LogFormat.current]
+      }
+      for name in next {
+        let opened = Self.open(name, in: place)
+        guard opened >= 0 else { continue }
+        if file >= 0 { close(file) }
+        file = -1
+        rest = []
+        scanner.beginFile()
+        if name == LogFormat.current {
+          file = opened
+        } else {
+          rest = Self.content(opened, packed: name.hasSuffix(".gz"))
+          if !name.hasSuffix(".gz") { close(opened) }
+          guard print(&rest, &scanner) else { return ExitCode.failed }
+        }
+      }
+      if file < 0 { guard wait() else { return ExitCode.failed } }
+    }
+  }
+
+  /// Under which name the file that is read can be found now; nil: under none.
+  private func whereItIs(_ file: Int32, _ place: Place) -> String? {
+    var own = stat(), about = stat()
+    guard file >= 0, fstat(file, &own) == 0 else { return nil }
+    func isIt(_ name: String) -> Bool {
+      fstatat(place.directory, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && about.st_ino == own.st_ino
+        && about.st_dev == own.st_dev
+    }
+    if isIt(LogFormat.current) { return LogFormat.current }
+    return Self.names(place.directory).last(where: isIt)
+  }
+
+  private mutating func print(_ bytes: inout [UInt8], _ scanner: inout LogScanner) -> Bool {
+    var rest = bytes[...]
+    while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+      if let entry = scanner.take(rest[..<end]) { out += entry.rendered(escaped: escaped) }
+      rest = rest[(end + 1)...]
+    }
+    bytes = Array(rest)
+    return flush(atLeast: 1)
+  }
+
+  /// A moment, unless whoever reads has gone.
+  private func wait() -> Bool {
+    var reader = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
+    _ = poll(&reader, 1, Self.pause)
+    return reader.revents & Int16(POLLERR | POLLHUP | POLLNVAL) == 0
+  }
+
+  private mutating func flush(atLeast: Int) -> Bool {
+    guard out.count >= atLeast else { return true }
+    var output = Output()
+    output.bytes = out
+    out = []
+    return output.flush()
+  }
+
+  // MARK: The journal
+
+  private static func journalctl() throws(Fault) -> String {
+    let usual: [String] = ["/usr/bin/journalctl", "/bin/journalctl"]
+    guard let path = usual.first(where: { access($0, X_OK) == 0 }) else {
+      throw .failed("its output is in the journal, and journalctl is not there to read it")
+    }
+    return path
+  }
+
+  /// What to ask journalctl for, without how it is to be shown.
+  private func question(_ status: ServiceStatus, _ program: String) throws(Fault) -> [String] {
+    var arguments = ["--quiet", "--no-pager", "_TRANSPORT=stdout", "SYSLOG_IDENTIFIER=\(status.name)"]
+    if let wanted {
+      guard let span = span(of: wanted, status, program) else {
+        throw .failed("the journal knows of no run \(wanted)")
+      }
+      arguments.append("--since=@\(Self.seconds(span.since - 100_000))")
+      if let until = span.until { arguments.append("--until=@\(Self.seconds(until + 100_000))") }
+    }
+    if let limit { arguments.append("--lines=\(limit)") }
+    return arguments
+  }
+
+  /// A run's lines carry no id: they are those of its time.
+  private func span(of run: String, _ status: ServiceStatus, _ program: String) -> (since: Int64, until: Int64?)? {
+    // Only a whole id can be asked for.
+    var id = run
+    if let current = status.run, current.hasPrefix(run) {
+      id = current
+      if let uptime = status.uptimeMilliseconds {
+        var now = timespec()
+        clock_gettime(CLOCK_REALTIME, &now)
+        return (Int64(now.tv_sec) * 1_000_000 + Int64(now.tv_nsec) / 1000 - uptime * 1000, nil)
+      }
+    }
+    guard id.utf8.count == 32,
+      let answer = GuardianProgram.run(
+        program, ["--quiet", "--no-pager", "--output=json", "GUARDIAN_RUN=\(id)", "SYSLOG_IDENTIFIER=guardian"])
+    else { return nil }
+    return journalSpan(answer.output)
+  }
+
+  private static func seconds(_ micro: Int64) -> String {
+    let rest = String(max(0, micro) % 1_000_000)
+    return "\(max(0, micro) / 1_000_000)." + String(repeating: "0", count: 6 - rest.utf8.count) + rest
+  }
+
+  /// Becomes journalctl, or gives `json` what that says.
+  mutating func showJournal(_ status: ServiceStatus, json: (([LogEntry]) -> Void)?) throws(Fault) -> Int32 {
+    let program = try Self.journalctl()
+    var arguments = try question(status, program)
+    if let json {
+      guard let answer = GuardianProgram.run(program, arguments + ["--output=json", "--all"]) else {
+        throw .failed("cannot run \(program): \(reason(errno))")
+      }
+      json(answer.output.split(separator: UInt8(ascii: "\n")).compactMap { journalEntry($0) })
+      return answer.status == 0 ? ExitCode.done : ExitCode.failed
+    }
+    arguments.append("--output=short-iso-precise")
+    if invocation.follow { arguments.append("--follow") }
+    throw .failed("cannot run \(program): \(reason(GuardianProgram.become(program, arguments)))")
+  }
+
+  // MARK: Without guardian
+
+  /// Where a guardian with nothing else said to it would write.
+  static func usualFile(_ name: String, _ target: Invocation.Target) -> String? {
+    var places: [String] = []
+    if target == .user || target == .automatic && geteuid() != 0 {
+      if let state = variable("XDG_STATE_HOME"), state.hasPrefix("/") {
+        places.append(state + "/guardian/log")
+      } else if let home = variable("HOME"), home.hasPrefix("/") {
+        places.append(home + "/.local/state/guardian/log")
+      }
+    }
+    if target == .system || target == .automatic { places.append("/var/log/guardian") }
+    return places.map { "\($0)/\(name)/\(LogFormat.current)" }.first { access($0, F_OK) == 0 }
+  }
+}
+
+extension Program {
+  /// One service, in full.
+  private func ask(_ name: String, _ invocation: Invocation) throws(Daemon.Fault) -> Result<ServiceStatus, ControlError>
+  {
+    let daemon = try Daemon.connect(to: invocation.target)
+    let list = ControlRequest.list(names: [name], brief: false)
+    try daemon.send([ControlCall(list, more: true)])
+    var answer: Result<ServiceStatus, ControlError> = .failure(.noSuchService(name: name))
+    try daemon.replies(to: list, patience: 10) { body in
+      if case .services(let services, _) = body, let service = services.first { answer = .success(service) }
+      if case .error(let error) = body { answer = .failure(error) }
+    }
+    return answer
+  }
+
+  mutating func logs(_ invocation: Invocation) -> Int32 {
+    let name = invocation.names.first ?? ""
+    var status: ServiceStatus?
+    do throws(Daemon.Fault) {
+      switch try ask(name, invocation) {
+      case .success(let found): status = found
+      case .failure(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+      }
+    } catch {
+      // Whoever asks then wants to know it most.
+      guard case .unreachable = error, ServiceName(name) != nil,
+        let file = LogReader.usualFile(name, invocation.target)
+      else { return fail(error, json: invocation.json) }
+      status = ServiceStatus(name: name)
+      status?.log = "file"
+      status?.logFile = file
+    }
+    guard let status else { return ExitCode.failed }
+    var entries: [LogEntry]?
+    let json: (([LogEntry]) -> Void)? = invocation.json ? { entries = $0 } : nil
+    var reader = LogReader(invocation)
+    do throws(LogReader.Fault) {
+      let code: Int32
+      switch status.log {
+      case "journal": code = try reader.showJournal(status, json: json)
+      case "none": throw .failed("nothing is kept of what \(name) writes (log: none)")
+      case "inherit": throw .failed("\(name) writes where guardian itself does (log: inherit)")
+      default:
+        guard let file = status.logFile else {
+          throw .failed(
+            status.log == "degraded"
+              ? "\(name) writes where guardian itself does: the journal could not be had when it was started"
+              : "\(name) has not run yet")
+        }
+        code = try reader.showFiles(file, json: json)
+      }
+      if let entries {
+        self.json { json in
+          json.key("service")
+          json.string(name)
+          json.key("log")
+          json.string(status.log)
+          json.key("lines")
+          json.beginArray()
+          for entry in entries where !entry.isMark { entry.encode(into: &json) }
+          json.endArray()
+        }
+      }
+      return code
+    } catch {
+      return fail(error.status, error.word, error.text, json: invocation.json)
+    }
+  }
+}
