@@ -93,6 +93,7 @@ package final class Logger {
           serve(pipe)
         }
       }
+      if skippedSome { tellOfSkipped() }
       let now = Clock.monotonic()
       rest(now)
       if let retryAt, now >= retryAt { tryAgain(now) }
@@ -335,7 +336,6 @@ package final class Logger {
     guard let log = log(of: pipe.service) else {
       return refuse(pipe, nil, directoryFault ?? LogFault("guardian has not said where to"))
     }
-    if skippedSome { tellOfSkipped() }
     if let fault = trouble ?? log.fault { return refuse(pipe, log, fault) }
     let now = Clock.wall()
     if !log.isOpen {
@@ -548,9 +548,10 @@ package final class Logger {
       pipe.skipped = 0
       services.insert(pipe.service)
     }
-    // Said in the file before what comes next.
     for service in services.sorted() where !troubled.contains(service) {
-      let dropped = log(of: service)?.takeDropped(Self.noAnswer) ?? 0
+      guard let log = log(of: service) else { continue }
+      let dropped = log.takeDropped(Self.noAnswer)
+      watch.disk { log.sayNow(now: Clock.wall()) }
       post(.recovered(service, dropped: dropped))
     }
     tell()

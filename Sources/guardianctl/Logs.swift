@@ -34,8 +34,10 @@ struct LogReader {
 
   private struct Place {
     var directory: Int32, path: String
-    /// Oldest first, `current` last.
-    var names: [String]
+    /// Those that were put aside before `current` was begun, oldest first.
+    var aside: [String]
+    /// Open, or -1 where there is none.
+    var current: Int32
   }
 
   private func open(_ current: String) throws(Fault) -> Place {
@@ -43,7 +45,35 @@ struct LogReader {
     let path = String(current[..<slash])
     let directory = Glibc.open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
     guard directory >= 0 else { throw unreadable(path) }
-    return Place(directory: directory, path: path, names: Self.names(directory))
+    var place = Place(directory: directory, path: path, aside: [], current: -1)
+    openCurrent(&place)
+    if place.current < 0, errno != ENOENT || place.aside.isEmpty && !invocation.follow {
+      let fault = unreadable(current)
+      close(directory)
+      throw fault
+    }
+    return place
+  }
+
+  /// As `current` is only what was begun after the last one was put aside, it is looked twice what was.
+  private func openCurrent(_ place: inout Place) {
+    place.aside = Self.names(place.directory)
+    for _ in 0..<100 {
+      place.current = Self.open(LogFormat.current, in: place)
+      let failed = errno
+      let now = Self.names(place.directory)
+      errno = failed
+      if Self.plain(now.last) == Self.plain(place.aside.last) { return }
+      if place.current >= 0 { close(place.current) }
+      place.current = -1
+      place.aside = now
+    }
+  }
+
+  /// The name that it had before it was compressed.
+  private static func plain(_ name: String?) -> String {
+    guard let name else { return "" }
+    return name.hasSuffix(".gz") ? String(name.dropLast(3)) : name
   }
 
   private func unreadable(_ path: String) -> Fault {
@@ -59,16 +89,15 @@ struct LogReader {
     guard own >= 0, let stream = fdopendir(own) else { return [] }
     defer { closedir(stream) }
     var aside: [String] = []
-    var hasCurrent = false
     while let entry = readdir(stream) {
       let name = withUnsafePointer(to: &entry.pointee.d_name) {
         $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
       }
-      if name == LogFormat.current { hasCurrent = true } else if LogFormat.isAside(name) { aside.append(name) }
+      if LogFormat.isAside(name) { aside.append(name) }
     }
     // While one is being compressed it is there twice.
     let packed = Set(aside.filter { $0.hasSuffix(".gz") })
-    return aside.filter { !packed.contains($0 + ".gz") }.sorted() + (hasCurrent ? [LogFormat.current] : [])
+    return aside.filter { !packed.contains($0 + ".gz") }.sorted()
   }
 
   private static func open(_ name: String, in place: Place) -> Int32 {
@@ -105,35 +134,37 @@ struct LogReader {
     let place = try open(current)
     defer { close(place.directory) }
     // So many of the latest files that the wanted lines are in them.
-    var first = place.names.count
-    var contents: [(bytes: [UInt8], descriptor: Int32)] = []
+    var contents: [[UInt8]] = []
     var lines = 0
-    var last: (descriptor: Int32, rest: [UInt8]) = (-1, [])
-    while first > 0 {
-      first -= 1
-      let name = place.names[first]
-      let descriptor = Self.open(name, in: place)
-      guard descriptor >= 0 else {
-        if errno == ENOENT { continue }
-        throw unreadable("\(place.path)/\(name)")
-      }
-      let packed = name.hasSuffix(".gz")
-      let bytes = Self.content(descriptor, packed: packed)
-      if name == LogFormat.current { last.descriptor = descriptor } else if !packed { close(descriptor) }
-      contents.append((bytes, -1))
-      if let limit, wanted == nil {
-        lines += bytes.reduce(0) { $0 + ($1 == UInt8(ascii: "\n") ? 1 : 0) }
-        // Some of them are the logger's own.
-        if lines > limit + 16 { break }
+    func isEnough() -> Bool {
+      guard let limit, wanted == nil, let last = contents.last else { return false }
+      lines += last.reduce(0) { $0 + ($1 == UInt8(ascii: "\n") ? 1 : 0) }
+      // Some of them are the logger's own.
+      return lines > limit + 16
+    }
+    defer { if place.current >= 0 { close(place.current) } }
+    contents.append(place.current < 0 ? [] : Self.content(place.current, packed: false))
+    if !isEnough() {
+      for name in place.aside.reversed() {
+        let descriptor = Self.open(name, in: place)
+        guard descriptor >= 0 else {
+          // It may have been compressed since.
+          if errno == ENOENT { continue }
+          throw unreadable("\(place.path)/\(name)")
+        }
+        let packed = name.hasSuffix(".gz")
+        contents.append(Self.content(descriptor, packed: packed))
+        if !packed { close(descriptor) }
+        if isEnough() { break }
       }
     }
-    defer { if last.descriptor >= 0 { close(last.descriptor) } }
+    var unfinished: [UInt8] = []
     var scanner = LogScanner(run: wanted)
     var kept: [LogEntry] = []
     var texts = 0
     for (index, content) in contents.reversed().enumerated() {
       scanner.beginFile()
-      var rest = content.bytes[...]
+      var rest = content[...]
       while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
         if let entry = scanner.take(rest[..<end]) {
           if json == nil, limit == nil {
@@ -148,7 +179,7 @@ struct LogReader {
         }
         rest = rest[(end + 1)...]
       }
-      if index == contents.count - 1 { last.rest = Array(rest) }
+      if index == contents.count - 1 { unfinished = Array(rest) }
     }
     if let limit { Self.cut(&kept, &texts, to: limit) }
     if let wanted, !scanner.found, !invocation.follow {
@@ -160,7 +191,7 @@ struct LogReader {
     }
     for entry in kept { out += entry.rendered(escaped: escaped) }
     guard flush(atLeast: 1) else { return ExitCode.failed }
-    return invocation.follow ? follow(place, last.descriptor, last.rest, scanner) : ExitCode.done
+    return invocation.follow ? follow(place, unfinished, scanner) : ExitCode.done
   }
 
   /// The last `limit` lines, with what the logger says between them.
@@ -178,61 +209,63 @@ struct LogReader {
   }
 
   /// Until nobody reads what is printed. Files that are put aside meanwhile are read to their ends.
-  private mutating func follow(_ place: Place, _ opened: Int32, _ begun: [UInt8], _ scan: LogScanner) -> Int32 {
-    var (file, rest, scanner) = (opened < 0 ? -1 : dup(opened), begun, scan)
-    defer { if file >= 0 { close(file) } }
+  private mutating func follow(_ opened: Place, _ begun: [UInt8], _ scan: LogScanner) -> Int32 {
+    var (place, rest, scanner) = (opened, begun, scan)
+    place.current = opened.current < 0 ? -1 : dup(opened.current)
+    defer { if place.current >= 0 { close(place.current) } }
     var buffer = [UInt8](repeating: 0, count: 256 << 10)
     while true {
-      if file >= 0 {
-        while true {
-          let got = read(file, &buffer, buffer.count)
-          if got < 0, errno == EINTR { continue }
-          if got <= 0 { break }
-          rest += buffer[..<got]
-          guard print(&rest, &scanner) else { return ExitCode.failed }
-        }
+      // Before it is read: what was put aside by now is complete.
+      let newer = Self.names(place.directory).filter { Self.plain($0) > Self.plain(place.aside.last) }
+      while place.current >= 0 {
+        let got = read(place.current, &buffer, buffer.count)
+        if got < 0, errno == EINTR { continue }
+        if got <= 0 { break }
+        rest += buffer[..<got]
+        guard print(&rest, &scanner) else { return ExitCode.failed }
       }
-      var next: [String] = []
-      if let moved = whereItIs(file, place) {
-        if moved == LogFormat.current {
-          guard wait() else { return ExitCode.failed }
-          continue
-        }
-        // What was begun after it, in order.
-        let names = Self.names(place.directory)
-        next = names.filter { $0 > moved || $0 == LogFormat.current }
-      } else {
-        next = [LogFormat.current]
+      if newer.isEmpty {
+        guard wait() else { return ExitCode.failed }
+        if place.current < 0 { openCurrent(&place) }
+        continue
       }
-      for name in next {
-        let opened = Self.open(name, in: place)
+      // The first of them is what has just been read, unless that was removed.
+      for (index, name) in newer.enumerated() where index > 0 || !isCurrent(name, place) {
+        let packed = name.hasSuffix(".gz")
+        var opened = Self.open(name, in: place)
+        if opened < 0, !packed { opened = Self.open(name + ".gz", in: place) }
         guard opened >= 0 else { continue }
-        if file >= 0 { close(file) }
-        file = -1
-        rest = []
         scanner.beginFile()
-        if name == LogFormat.current {
-          file = opened
-        } else {
-          rest = Self.content(opened, packed: name.hasSuffix(".gz"))
-          if !name.hasSuffix(".gz") { close(opened) }
-          guard print(&rest, &scanner) else { return ExitCode.failed }
-        }
+        rest = Self.content(opened, packed: packed)
+        if !packed { close(opened) }
+        guard print(&rest, &scanner) else { return ExitCode.failed }
       }
-      if file < 0 { guard wait() else { return ExitCode.failed } }
+      if place.current >= 0 { close(place.current) }
+      place.aside = newer
+      place.current = -1
+      let known = place.aside.last
+      openCurrent(&place)
+      // Put aside since the look at the top: it comes with the next one.
+      if Self.plain(place.aside.last) != Self.plain(known) {
+        if place.current >= 0 { close(place.current) }
+        place.current = -1
+        place.aside = newer
+        continue
+      }
+      rest = []
+      scanner.beginFile()
     }
   }
 
-  /// Under which name the file that is read can be found now; nil: under none.
-  private func whereItIs(_ file: Int32, _ place: Place) -> String? {
+  /// What was open as `current`, under the name that it has got; of one that was compressed only its place tells.
+  private func isCurrent(_ name: String, _ place: Place) -> Bool {
+    guard place.current >= 0 else { return false }
+    if name.hasSuffix(".gz") { return true }
     var own = stat(), about = stat()
-    guard file >= 0, fstat(file, &own) == 0 else { return nil }
-    func isIt(_ name: String) -> Bool {
-      fstatat(place.directory, name, &about, AT_SYMLINK_NOFOLLOW) == 0 && about.st_ino == own.st_ino
-        && about.st_dev == own.st_dev
-    }
-    if isIt(LogFormat.current) { return LogFormat.current }
-    return Self.names(place.directory).last(where: isIt)
+    guard fstat(place.current, &own) == 0,
+      fstatat(place.directory, name, &about, AT_SYMLINK_NOFOLLOW) == 0
+    else { return true }
+    return about.st_ino == own.st_ino && about.st_dev == own.st_dev
   }
 
   private mutating func print(_ bytes: inout [UInt8], _ scanner: inout LogScanner) -> Bool {
