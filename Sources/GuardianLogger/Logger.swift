@@ -26,6 +26,8 @@ package final class Logger {
   let watch = Watch()
   private var pipes: [Int32: Pipe] = [:]
   private var byRun: [RunID: Pipe] = [:]
+  /// In the order in which they came.
+  private var byService: [ServiceName: [Pipe]] = [:]
   private let book: Book
   private let reading: Int?
   private let input = UnsafeMutableRawPointer.allocate(byteCount: Logger.readSize, alignment: 4096)
@@ -297,6 +299,7 @@ package final class Logger {
     }
     pipes[descriptor] = pipe
     byRun[run] = pipe
+    byService[service, default: []].append(pipe)
     idleSince = nil
   }
 
@@ -306,8 +309,8 @@ package final class Logger {
     drain(pipe)
     guard byRun[run] != nil else { return }
     pipe.over = true
-    let left = byRun.values.filter { $0.service == pipe.service && $0.over }
-    if left.count > Self.leftPipes, let oldest = left.min(by: { $0.descriptor < $1.descriptor }) { letGo(oldest) }
+    let left = byService[pipe.service]?.filter(\.over) ?? []
+    if left.count > Self.leftPipes, let oldest = left.first { letGo(oldest) }
     // Guardian need not keep it. Whoever still has it open goes on being heard.
     if byRun[run] != nil, !pipe.paused { post(.closed(run)) }
   }
@@ -384,9 +387,11 @@ package final class Logger {
     _ = guardian_poll_forget(poll, pipe.descriptor)
     pipes[pipe.descriptor] = nil
     byRun[pipe.run] = nil
+    byService[pipe.service]?.removeAll { $0 === pipe }
+    if byService[pipe.service]?.isEmpty ?? false { byService[pipe.service] = nil }
     if let log = logs[pipe.service] {
       watch.disk { log.end(pipe) }
-      if !byRun.values.contains(where: { $0.service == pipe.service }), log.pending.isEmpty, log.fault == nil {
+      if byService[pipe.service] == nil, log.pending.isEmpty, log.fault == nil {
         log.closeFile()
         logs[pipe.service] = nil
       }

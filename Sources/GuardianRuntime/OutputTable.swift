@@ -34,6 +34,8 @@ final class OutputTable {
 
   private unowned let shell: Shell
   private var spec = LogsSpec()
+  /// What `logs:` says is known; a logger that lives must not be told anything else before.
+  private var isConfigured = false
   private var pipes: [RunID: Pipe] = [:]
   /// Of runs that an earlier guardian started: to be got back from the logger, else from the process itself.
   private var missed: [RunID: (service: ServiceName, pid: Int32)] = [:]
@@ -92,9 +94,10 @@ final class OutputTable {
 
   /// In force at once, for runs under way too.
   func configure(_ spec: LogsSpec) {
-    if spec == self.spec { return }
+    if isConfigured, spec == self.spec { return }
     self.spec = spec
-    if connection != nil { tell(.configure(spec, directory: directory)) }
+    isConfigured = true
+    tell(.configure(spec, directory: directory))
   }
 
   /// Before anything is taken over, or ended: is there a logger of an earlier guardian?
@@ -129,11 +132,17 @@ final class OutputTable {
     pipe.write = nil
     pipe.over = true
     tell(.ended(run))
-    let left = pipes.filter { $0.value.service == pipe.service && $0.value.over }
+    left[pipe.service, default: []].append(run)
     // Only where the logger does not come to it for long.
-    if left.count > Self.leftPipes, let any = left.keys.min(by: { ($0.high, $0.low) < ($1.high, $1.low) }) {
-      pipes[any] = nil
-    }
+    if let oldest = left[pipe.service]?.first, left[pipe.service]?.count ?? 0 > Self.leftPipes { letGo(oldest) }
+  }
+  /// Runs that are over and whose pipes are kept, the oldest first.
+  private var left: [ServiceName: [RunID]] = [:]
+
+  private func letGo(_ run: RunID) {
+    guard let pipe = pipes.removeValue(forKey: run), pipe.over else { return }
+    left[pipe.service]?.removeAll { $0 == run }
+    if left[pipe.service]?.isEmpty ?? false { left[pipe.service] = nil }
   }
 
   /// A run that an earlier guardian started: its pipe is to be got back.
@@ -276,7 +285,7 @@ final class OutputTable {
       startedAt = SystemClocks.monotonic()
       startAt = nil
       isKnown = false
-      orders = [.configure(spec, directory: directory)]
+      if isConfigured { orders = [.configure(spec, directory: directory)] }
       flush()
       return connection != nil
     } catch {
@@ -407,7 +416,7 @@ final class OutputTable {
       let known = Set(shell.runs.all.map(\.id)).union(shell.hooks.all.map(\.request.id))
       for run in unclaimed where !known.contains(run) { ended(run) }
       unclaimed = []
-    case .closed(let run): pipes[run] = nil
+    case .closed(let run): letGo(run)
     case .shown(let number, let output):
       guard let question = questions.removeValue(forKey: number) else { return }
       question.then(output)

@@ -629,11 +629,11 @@ final class Shell {
     }
     if let host = loaded.host {
       store.keep(events: host.historyEvents)
-      outputTable.configure(host.logs)
       store.keep(reports: ReportLimits(perService: host.reportsPerService, total: Int64(clamping: host.reportsTotal)))
       evidence.configure(host.swiftBacktrace)
     }
     var (told, new, gone) = define(loaded, &definitions, &fleet, now)
+    outputTable.configure(definitions.host.logs)
     for diagnostic in definitions.diagnostics {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
     }

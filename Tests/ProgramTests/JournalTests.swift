@@ -168,7 +168,7 @@ extension Programs {
       let journal = FakeJournal(scratch)
       try journal.start()
       let guardian = try await Guardian(
-        scratch, services: ["web": "command: [/bin/sh, -c, \"while :; do seq 100000; done\"]\nlog: journal\n"],
+        scratch, services: ["web": "command: [/usr/bin/seq, \"1000000000\"]\nlog: journal\n"],
         environment: journal.environment)
       let stream = try await eventually("there is a stream") { journal.accept() }
       let pid = try #require(try await guardian.status("web")["pid"].int)

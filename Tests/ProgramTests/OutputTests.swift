@@ -84,9 +84,14 @@ extension Programs {
       async throws
     {
       let scratch = try Scratch()
+      // So much that each kill hits somebody, and so little that it can be read here line by line.
+      let steady = """
+        command: [/bin/sh, -c, "i=0; while :; do seq $i $((i+499)); i=$((i+500)); sleep 0.02; done"]
+        log: file
+        """
       let names = (0..<4).map { "w\($0)" }
       let guardian = try await Guardian(
-        scratch, services: Dictionary(uniqueKeysWithValues: names.map { ($0, Self.writer) }),
+        scratch, services: Dictionary(uniqueKeysWithValues: names.map { ($0, steady) }),
         host: "logs: {rotate: 1G}\n")
       for name in names { try await eventually("\(name) writes") { size(guardian, name) > 100_000 ? () : nil } }
       var pids: [String: Int] = [:]
@@ -124,6 +129,8 @@ extension Programs {
         }
         #expect(cut <= 4, "\(name): \(cut) of \(log.lines.count) lines are cut, or out of order")
         #expect(missing <= 2 * (256 << 10) / 5, "\(name): \(missing) of \(last) are missing")
+        // Nor had any file a reason to be put aside, whatever the next guardian knew before it had read its configuration.
+        #expect(Files.names(in: "\(scratch.path)/logs/\(name)") == ["current"])
         if missing > 2 { #expect(log.notes.contains { $0.contains("were lost here") }, "\(name): \(missing)") }
       }
     }
