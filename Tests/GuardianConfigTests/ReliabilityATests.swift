@@ -251,7 +251,7 @@ import Testing
     Faulty("escalation: off\nplugins: {list: [{name: a, hide: /b}]}", "3:10: warning: 'plugins' has no effect"),
     Faulty(
       "escalation: off\nbackoff: {first: 0s}", "3:10: warning: a service that dies is restarted without any pause"),
-    Faulty("log: file", "2:6: 'log' must be journal, inherit, none, not 'file'"),
+    Faulty("log: files", "2:6: 'log' must be journal, file, inherit, none, not 'files'"),
     Faulty("log: automatic", "2:6: 'log' must be"),
     Faulty("environment: {INVOCATION_ID: x}", "2:15: INVOCATION_ID is set by guardian itself"),
     Faulty("environment: {\"A=B\": x}", "2:15: 'A=B' is no name of a variable"),
