@@ -243,6 +243,9 @@ package struct KeyTable: Sendable {
       "repair[].move-aside", "path", "", "a file or directory to rename out of the way",
       "repair:\n  - {name: drop-cache, move-aside: /var/cache/web}"),
     Key(
+      "repair[].restore", "list of paths", "", "files to put back as they were when the service was last well",
+      "repair:\n  - {name: config, restore: [/etc/web/config.json]}"),
+    Key(
       "repair[].on", "list of causes", "[]", "only after such a death: exit:N, signal:NAME, class:NAME or a cause",
       "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, on: [\"exit:78\", oom]}"),
     Key(
@@ -261,7 +264,7 @@ package struct KeyTable: Sendable {
       "repair[].timeout", "duration", "60s", "then it gets TERM, and after that KILL",
       "repair:\n  - {name: index, run: [/usr/libexec/web/rebuild-index], timeout: 10min}"),
     Key(
-      "repair[].user", "name or number", "the service's; for move-aside guardian's own", "who runs it",
+      "repair[].user", "name or number", "the service's; for move-aside and restore guardian's own", "who runs it",
       "repair:\n  - {name: index, run: [/usr/libexec/web/rebuild-index], user: web}"),
     Key(
       "plugins", "mapping", "{}", "parts that can be switched off",

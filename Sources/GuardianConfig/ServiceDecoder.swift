@@ -622,12 +622,18 @@ struct ServiceDecoder {
       guard let fields = fields(of: item, at: "repair[]", called: "a repair") else { continue }
       let name = self.name(fields["name"], of: item, "repair", &names)
       var kind: RepairSpec.Kind?
-      switch (fields["run"], fields["move-aside"]) {
-      case (let run?, nil): kind = command(run, "'run'").map { .run($0) }
-      case (nil, let aside?): kind = exactPath(aside, "'move-aside'").map { .moveAside($0) }
-      case (nil, nil) where !fields.misspelt.isEmpty: break
-      case (nil, nil): fault(item, "a repair without 'run' or 'move-aside'", "it would do nothing")
-      case (_, let aside?): fault(aside, "'run' and 'move-aside' in one repair", "write two; they run in order")
+      let kinds = ["run", "move-aside", "restore"].filter { fields[$0] != nil }
+      switch (kinds.first, fields["run"], fields["move-aside"], fields["restore"]) {
+      case (_, let run?, nil, nil): kind = command(run, "'run'").map { .run($0) }
+      case (_, nil, let aside?, nil): kind = exactPath(aside, "'move-aside'").map { .moveAside($0) }
+      case (_, nil, nil, let files?): kind = restored(files).map { .restore($0) }
+      case (nil, _, _, _):
+        if fields.misspelt.isEmpty {
+          fault(item, "a repair without 'run', 'move-aside' or 'restore'", "it would do nothing")
+        }
+      case (let first?, _, _, _):
+        let second = kinds.last ?? first
+        fault(fields[second], "'\(first)' and '\(second)' in one repair", "write two; they run in order")
       }
       var repair = RepairSpec(name: name ?? "", kind: kind ?? .run([]))
       for cause in list(fields["on"], "'on'") ?? [] {
@@ -637,8 +643,8 @@ struct ServiceDecoder {
         warn(on, "'on' is empty", "the repair runs after any death, as without it")
       }
       repair.timeout = duration(fields["timeout"], "'timeout'", atLeast: .milliseconds(1)) ?? repair.timeout
-      if fields["move-aside"] != nil {
-        warn(fields["user"], "'user' has no effect on 'move-aside'", "guardian itself renames in the parent directory")
+      for word in ["move-aside", "restore"] where fields[word] != nil {
+        warn(fields["user"], "'user' has no effect on '\(word)'", "guardian itself renames in the parent directory")
       }
       repair.identity = identity(user: fields["user"], group: nil)
       if let first = integer(fields["from-attempt"], "'from-attempt'", 1...1000) {
@@ -660,6 +666,29 @@ struct ServiceDecoder {
       }
       spec.repairs.append(repair)
     }
+    if let node, spec.declaredFiles.count > RepairSpec.mostRestored {
+      fault(
+        node, "\(spec.declaredFiles.count) files to restore",
+        "a service has at most \(RepairSpec.mostRestored); those that a person edits are the ones that matter")
+    }
+  }
+
+  private mutating func restored(_ node: Node) -> [String]? {
+    guard let items = list(node, "'restore'") else { return nil }
+    if items.isEmpty {
+      fault(node, "'restore' is empty", "it would do nothing")
+      return nil
+    }
+    var paths: [String] = []
+    for item in items {
+      guard let path = exactPath(item, "a file of 'restore'") else { continue }
+      if paths.contains(path) {
+        fault(item, "\(brief(path)) is here twice")
+      } else {
+        paths.append(path)
+      }
+    }
+    return paths
   }
 
   /// The causes that `on:` may name. A `host` loss never leads to a repair, and `exit` and `signal` say too little.

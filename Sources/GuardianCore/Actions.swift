@@ -33,8 +33,9 @@ package enum Action: Hashable, Sendable {
   indirect case record(Occurrence)
   /// A line of the book of runs, to be written together with the save of the same turn.
   indirect case enter(RunEntry)
-  /// Watch this path (the executable, or what was missing) and answer `executableSeen` when it changes; nil: no longer.
-  case watch(String?)
+  /// Watch this path (the executable, or what was missing) and answer `executableSeen` when it changes, and `filesSeen`, for
+  /// all of them, when one of the declared files does; nothing: no longer.
+  case watch(String?, files: [String] = [])
   /// The removed service has nothing left: drop it.
   case forget
 }

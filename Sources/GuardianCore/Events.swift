@@ -57,6 +57,8 @@ package enum ServiceEvent: Hashable, Sendable {
   case removed
   /// The executable was looked at, or appeared, or vanished (nil).
   case executableSeen(FileIdentity?)
+  /// The declared files were looked at: before each start, and when one that is watched has changed.
+  case filesSeen([FileSight])
   /// The clocks stood still or guardian was not run for so long; nobody is to blame.
   case resumed(slept: Duration)
 

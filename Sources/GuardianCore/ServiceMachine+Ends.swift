@@ -285,11 +285,13 @@ extension ServiceMachine {
       start(.ordinary, &turn)
       return true
     }
-    guard executableReplaced else { return false }
+    guard executableReplaced || fileReplaced != nil else { return false }
+    if executableReplaced { executable = nil }
+    let why = executableReplaced ? "the executable" : fileReplaced ?? ""
     executableReplaced = false
-    executable = nil
+    fileReplaced = nil
     freshLadder()
-    note(.released(why: "the executable changed"), &turn)
+    note(.released(why: "\(why) changed"), &turn)
     backOff(then: .start, &turn)
     return true
   }

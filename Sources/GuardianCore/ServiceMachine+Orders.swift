@@ -374,8 +374,12 @@ extension ServiceMachine {
     }
     executable = identity
     appearanceTried = appeared
+    changed(appeared ? "what was missing is there" : "the executable changed", &turn)
+  }
+
+  /// What it is made of is another now, and none of it lives: nothing is held against it any more.
+  private mutating func changed(_ why: String, _ turn: inout Turn) {
     guard record.step > .restart || record.strikes > 0 || record.quarantine != nil else { return }
-    let why = appeared ? "what was missing is there" : "the executable changed"
     switch phase {
     case .quarantined, .backingOff, .waiting:
       freshLadder()
@@ -392,5 +396,43 @@ extension ServiceMachine {
       note(.released(why: why), &turn)
     case .starting, .running, .stopping: break
     }
+  }
+
+  mutating func filesSeen(_ sights: [FileSight], _ turn: inout Turn) {
+    // What guardian itself is about to change is looked at before the next start.
+    if case .repairing(let repair) = phase, case .restore = repair.hook?.repair.kind { return }
+    let declared = spec.declaredFiles
+    let seen = sights.filter { declared.contains($0.path) }
+    let news = seen.first { sight in
+      !sight.restored && record.files.contains { $0.path == sight.path && $0.look != sight.look }
+    }
+    let lives =
+      switch phase {
+      case .starting(let run): run.stage == .up || run.stage == .adopting
+      case .running, .stopping: true
+      case .stopped, .finished, .waiting, .backingOff, .repairing, .quarantined: false
+      }
+    if let news, lives {
+      // The next start has it, and finds it changed; the end of this run is not held against it.
+      fileReplaced = news.path
+      return
+    }
+    let known = seen.map { FileSight(path: $0.path, look: $0.look) }
+    if known != record.files {
+      record.files = known
+      save()
+    }
+    guard let news else { return }
+    let why = "\(news.path) changed"
+    if case .starting(var run) = phase {
+      // It was decided before this was known.
+      guard record.step > .restart || record.strikes > 0 || record.quarantine != nil else { return }
+      freshLadder()
+      run.kind = .ordinary
+      phase = .starting(run)
+      note(.released(why: why), &turn)
+      return
+    }
+    changed(why, &turn)
   }
 }

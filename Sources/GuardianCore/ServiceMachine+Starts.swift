@@ -115,6 +115,7 @@ extension ServiceMachine {
     nextProcess = nil
     executable = nil
     executableReplaced = false
+    fileReplaced = nil
     appearanceTried = false
     freshLadder()
     note(.released(why: "its definition changed"), &turn)
@@ -179,6 +180,7 @@ extension ServiceMachine {
         self.executable = executable
       }
       executableReplaced = false
+      fileReplaced = nil
       appearanceTried = false
       if spec.isReadyAtOnce {
         phase = .starting(run)

@@ -68,6 +68,8 @@ package struct ServiceMachine: Hashable, Sendable {
   var executable: FileIdentity?
   /// It was replaced while its run lives: what that run comes to says nothing about the new one.
   var executableReplaced = false
+  /// This declared file changed while its run lives: likewise.
+  var fileReplaced: String?
   /// What was missing has appeared, and no start has succeeded since.
   var appearanceTried = false
   /// The last wait for guardian's own trouble, while it lasts.
@@ -75,6 +77,7 @@ package struct ServiceMachine: Hashable, Sendable {
   /// Quarantined because this is not there.
   var missing: String?
   var watched: String?
+  var watchedFiles: [String] = []
   /// Guardian itself has come up in observe mode.
   var guardianObserving = false
   /// How long guardian had not been at work before this machine was restored; what is adopted gets the time back.
@@ -380,6 +383,7 @@ extension ServiceMachine {
       removed = true
       takeDown(&turn)
     case .executableSeen(let identity): executableSeen(identity, &turn)
+    case .filesSeen(let sights): filesSeen(sights, &turn)
     case .resumed(let slept): resumed(slept, &turn)
     case .begin: begin(&turn)
     case .shutdown:
@@ -419,9 +423,12 @@ extension ServiceMachine {
       turn.actions.append(.save(record, issued))
     }
     let watch = pathToWatch
-    if watch != watched {
+    // A declared file matters only where there is something to be released from.
+    let files = watch == nil ? [] : spec.declaredFiles
+    if watch != watched || files != watchedFiles {
       watched = watch
-      turn.actions.append(.watch(watch))
+      watchedFiles = files
+      turn.actions.append(.watch(watch, files: files))
     }
     close(&turn)
   }

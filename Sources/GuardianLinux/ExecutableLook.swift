@@ -1,4 +1,5 @@
 import Glibc
+import GuardianModel
 
 /// What tells one version of an executable from the next.
 package struct ExecutableLook: Hashable, Sendable {
@@ -20,6 +21,23 @@ package struct ExecutableLook: Hashable, Sendable {
     var status = stat()
     guard stat(path, &status) == 0 else { return nil }
     self.init(status)
+  }
+
+  /// Of what has that name itself, be it a link. lstat(2).
+  package init?(ofLink path: String) {
+    var status = stat()
+    guard lstat(path, &status) == 0 else { return nil }
+    self.init(status)
+  }
+
+  /// Never 0. Nil and something never look alike.
+  package var print: UInt64 {
+    var print = Fingerprint()
+    print.add(device)
+    print.add(inode)
+    print.add(size)
+    print.add(modified)
+    return print.value == 0 ? 1 : print.value
   }
 
   init(_ status: stat) {

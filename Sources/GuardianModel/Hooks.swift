@@ -21,7 +21,8 @@ package struct HookRequest: Hashable, Sendable {
   package var id: RunID
   package var purpose: HookPurpose
   package var kind: RepairSpec.Kind
-  /// Nil: the service's user for `run:` and before a start, guardian's own for `move-aside:`.
+  /// Nil: the service's user for `run:` and before a start, guardian's own for `move-aside:`
+  /// and `restore:`.
   package var identity: Identity?
   package var timeout: Duration
   package var context: HookContext

@@ -40,6 +40,9 @@ package struct ServiceRecord: Hashable, Sendable {
   /// Why it is as it is, for `status`.
   package var reason = ""
 
+  /// The declared files as they were last seen, in the order of the definition.
+  package var files: [FileSight] = []
+
   /// `ProcessSpec.fingerprint` of the definition that was started last; 0: none was.
   package var processHash: UInt64 = 0
 

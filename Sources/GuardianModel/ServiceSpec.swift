@@ -237,6 +237,8 @@ package struct RepairSpec: Hashable, Sendable {
   package enum Kind: Hashable, Sendable {
     case run([String])
     case moveAside(String)
+    /// Absolute paths, each once, at most `mostRestored`.
+    case restore([String])
   }
   package var name: String
   package var kind: Kind
@@ -246,11 +248,25 @@ package struct RepairSpec: Hashable, Sendable {
   package var fromAttempt = 1
   package var atMost: RunLimit?
   package var timeout = Duration.seconds(60)
-  /// Nil: the service's user (for `move-aside` guardian's own, since it renames in the parent directory).
+  /// Nil: the service's user (for `move-aside` and `restore` guardian's own, since it renames in the parent directory).
   package var identity: Identity?
   package init(name: String, kind: Kind) {
     self.name = name
     self.kind = kind
+  }
+  /// Files of one `restore`, and of one service.
+  package static let mostRestored = 32
+}
+
+extension ServiceSpec {
+  /// The files that its repairs would restore, each once: what they contain is part of what the service is.
+  package var declaredFiles: [String] {
+    var files: [String] = []
+    for repair in repairs {
+      guard case .restore(let paths) = repair.kind else { continue }
+      for path in paths where !files.contains(path) { files.append(path) }
+    }
+    return files
   }
 }
 

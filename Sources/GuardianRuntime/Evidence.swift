@@ -48,6 +48,7 @@ final class EvidenceTable {
     var report: CrashReport
     let pid: Int32
     let until: Instant
+    var comparison: ChangeTable.Comparison?
     /// Parts that have not come.
     var missing = 0
     var waiters: [() -> Void] = []
@@ -146,6 +147,7 @@ final class EvidenceTable {
     open.missing = 1  // Nothing completes it while its parts are being asked for.
     if pid > 0 { askForBacktrace(open, service) }
     askForOutput(open, service)
+    askForChanges(open, service)
     arrived(open, service)
     armTimer()
   }
@@ -169,6 +171,16 @@ final class EvidenceTable {
       open.report.output = output
       arrived(open, service)
     }
+  }
+
+  private func askForChanges(_ open: Pending, _ service: ServiceID) {
+    open.missing += 1
+    let accepted = shell.changes.compare(service, open.report) { [weak self, weak open] comparison in
+      guard let self, let open, pending[service] === open else { return }
+      open.comparison = comparison
+      arrived(open, service)
+    }
+    if !accepted { open.missing -= 1 }
   }
 
   /// By whatever has seen it: Swift's own backtracer, the kernel's log, systemd-coredump.
@@ -297,6 +309,7 @@ final class EvidenceTable {
     if let spec = shell.fleet.spec(of: service) {
       report.environment = ChildEnvironment.names(spec)
     }
+    if let comparison = open.comparison { report.changes = shell.changes.hints(comparison, for: service, report) }
     report.repairs = shell.runs.facts[service]?.repairs ?? ""
     let body = encode(report)
     shell.store.submit(
@@ -320,7 +333,11 @@ final class EvidenceTable {
     last.coarse = report.end.crashClass.coarse
     last.finding = finding
     last.id = report.end.run.description
-    last.hints = report.changes.map(\.what)
+    last.hints = report.changes.map { hint in
+      hint.score == 0
+        ? hint.what
+        : "changed since it was last well: \(hint.what)" + (hint.at.map { ", \(ChangeTable.text($0))" } ?? "")
+    }
     last.essence = essence(report)
     last.body = bodies + body.count <= Self.bodiesKept ? body : []
     bodies += last.body.count
@@ -351,7 +368,7 @@ final class EvidenceTable {
     guard let last = last[service] else { return [] }
     let id = String(last.id.prefix(8))
     return ["crash \(id)" + (last.essence.isEmpty ? "" : ": \(last.essence)")]
-      + last.hints.map { "changed since it was last well: \($0)" }
+      + last.hints
   }
 
   /// It has settled: nobody will be told of the last death any more.

@@ -152,6 +152,7 @@ final class HookTable {
       }
     } else {
       shell.post(hook.service, .hookEnded(id, result))
+      if case .restore = hook.request.kind { shell.changes.look([hook.service]) }
     }
     return true
   }
@@ -197,6 +198,11 @@ final class HookTable {
       identity = request.identity
       // The link names this very program, also after its file has been replaced.
       spawn = SpawnRequest(command: ["/proc/self/exe", "--move-aside", path])
+    case .restore(let files):
+      identity = request.identity
+      let copies = shell.changes.copies(of: request.context.service)
+      spawn = SpawnRequest(
+        command: ["/proc/self/exe", "--restore", copies.directory] + files.flatMap { ["--file", $0] })
     }
     var environment = ChildEnvironment(user: identity ?? shell.ownIdentity, language: shell.language)
     spawn.nice = shell.surroundings.nice

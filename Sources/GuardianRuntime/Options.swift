@@ -8,6 +8,8 @@ package struct Options: Hashable, Sendable {
     case plan(String)
     /// Guardian's own repair, run as a hook.
     case moveAside(String)
+    /// Likewise: puts back the files from the good copies in this directory.
+    case restore(String, files: [String])
     /// Takes controllers out of force in the group that was delegated.
     case releaseControllers
     /// Run by a guardian that is to be upgraded, with a snapshot on standard input: could this program take over?
@@ -58,7 +60,7 @@ package struct Options: Hashable, Sendable {
     "--release-controllers",
   ]
   /// For guardian's own use; no manual names them.
-  private static let internalWords = ["--move-aside", "--take-over-check", "--take-over", "--back"]
+  private static let internalWords = ["--move-aside", "--restore", "--take-over-check", "--take-over", "--back"]
 
   /// The command line without what one image of guardian says to the next.
   package static func withoutTakeOver(_ arguments: [String]) -> [String] {
@@ -102,6 +104,12 @@ package struct Options: Hashable, Sendable {
       case "--logs": logs = try directory()
       case "--plan": mode = .plan(try value("a service's name"))
       case "--move-aside": mode = .moveAside(try value("a path"))
+      case "--restore": mode = .restore(try directory(), files: [])
+      case "--file":
+        guard case .restore(let place, let files) = mode else {
+          throw UsageFault(description: "--file goes with --restore")
+        }
+        mode = .restore(place, files: files + [try value("a path")])
       case "--release-controllers": mode = .releaseControllers
       case "--take-over-check": mode = .takeOverCheck
       case "--take-over":

@@ -30,7 +30,8 @@ package func guardianMain() -> Int32 {
     let told = output(options.json ? check.json + "\n" : check.lines.map { $0 + "\n" }.joined())
     return told ? check.exitStatus : max(check.exitStatus, 1)
   case .plan(let name): return plan(name, directories)
-  case .moveAside(let path): return moveAside(path)
+  case .moveAside(let path): return told(MoveAside.perform(path))
+  case .restore(let place, let files): return told(GoodCopies(directory: place).restore(files))
   case .releaseControllers: return releaseControllers()
   case .takeOverCheck: return takeOverCheck(directories)
   case .takeOver(let snapshot): return takeOver(directories, snapshot, back: options.back)
@@ -262,8 +263,7 @@ private func prepareNotifyDirectory(_ path: String) throws(SystemError) {
 }
 
 /// Guardian's own repair: its words go to the service's log, its exit status to the ladder.
-private func moveAside(_ path: String) -> Int32 {
-  let outcome = MoveAside.perform(path)
+private func told(_ outcome: MoveAside.Outcome) -> Int32 {
   _ = output(outcome.message + "\n")
   return outcome.exitCode
 }

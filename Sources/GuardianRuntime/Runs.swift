@@ -43,6 +43,8 @@ final class Run {
   var group: RunGroup?
   /// Of one that is not guardian's child.
   var strangersEnd: StrangersEnd?
+  /// When it was started, in nanoseconds since 1970; nil: by an earlier guardian.
+  var begunAt: Int64?
   /// How many descriptors the main process had open when it was last signalled; nil: not known.
   var openDescriptors: Int?
 
@@ -197,9 +199,14 @@ final class RunTable {
     facts(of: service).said = Said()
     facts(of: service).errorNumber = 0
     let files = request.spec.process.environmentFiles
-    guard !files.isEmpty else { return spawn(run, fileEnvironment: []) }
-    let accepted = shell.worker.submit({ EnvironmentFileReader.read(files) }) { [weak self] result in
+    let declared = request.spec.declaredFiles, copies = shell.changes.copies(of: request.spec.name)
+    guard !files.isEmpty || !declared.isEmpty else { return spawn(run, fileEnvironment: []) }
+    let accepted = shell.worker.submit({
+      (EnvironmentFileReader.read(files), declared.isEmpty ? [] : copies.look(at: declared))
+    }) { [weak self] result, sights in
       guard let self, runs[run.id] === run else { return }
+      // Heard before the start is: what has changed gives it a fresh ladder.
+      if !sights.isEmpty { shell.changes.seen(sights, of: service, before: run.id) }
       switch result {
       case .success(let variables): spawn(run, fileEnvironment: variables)
       case .failure(let failure): failed(run, failure)
@@ -208,12 +215,26 @@ final class RunTable {
     if !accepted { failed(run, .slowDisk) }
   }
 
+  /// When a run began, in nanoseconds since 1970; nil where that cannot be told any more.
+  func beginning(of id: RunID, _ now: Now) -> Int64? {
+    guard let run = runs[id] else { return nil }
+    if let begun = run.begunAt { return begun }
+    // By an earlier guardian: the kernel counts ticks since boot.
+    guard let look = ProcessLook(run.child?.leader ?? run.pid) ?? ProcessLook(run.pid) else { return nil }
+    let ticks = max(1, Int64(sysconf(Int32(_SC_CLK_TCK))))
+    let (since, overflow) = Int64(clamping: look.startTicks).multipliedReportingOverflow(by: 1_000_000_000 / ticks)
+    if overflow { return nil }
+    let age = now.boot.nanoseconds.subtractingSaturating(since)
+    return now.wall.nanoseconds.subtractingSaturating(age)
+  }
+
   private static let givenUp = SpawnFailure(
     stage: .prepare, errno: ECANCELED, target: "", sentence: "the start was called off", ownTrouble: true)
 
   private func spawn(_ run: Run, fileEnvironment: [EnvironmentVariable]) {
     let spec = run.request.spec
     let facts = facts(of: run.service)
+    run.begunAt = SystemClocks.now().wall.nanoseconds
     var environment = ChildEnvironment(user: spec.process.identity ?? shell.ownIdentity, language: shell.language)
     environment.add(fileEnvironment)
     environment.add(spec.process.environment)

@@ -70,6 +70,7 @@ final class Shell {
   var outputTable: OutputTable!
   var helpers: HelperTable!
   var evidence: EvidenceTable!
+  var changes: ChangeTable!
   private var watches: WatchTable!
   var control: ControlServer!
   private var host: HostManager?
@@ -182,6 +183,7 @@ final class Shell {
     outputTable = try OutputTable(self)
     helpers = try HelperTable(self)
     evidence = try EvidenceTable(self)
+    changes = ChangeTable(self)
     watches = WatchTable(self)
     control = try ControlServer(self, path: directories.controlSocket, takeOver: takeOver)
     host = try HostManager(
@@ -318,7 +320,10 @@ final class Shell {
       case .act(let id, .record(let occurrence)):
         records.append(occurrence)
         runs.facts[id]?.remember(occurrence.kind)
-        if case .settled = occurrence.kind { evidence.settled(id) }
+        if case .settled(let run, _) = occurrence.kind {
+          evidence.settled(id)
+          changes.settled(id, run)
+        }
       case .act(let id, let action): perform(action, for: id)
       case .answer(let request, let answer):
         failPoint("answer.before")
@@ -391,7 +396,7 @@ final class Shell {
     case .notify(let request):
       let spec = fleet.spec(of: id)
       evidence.whenComplete(id) { [unowned self] in hooks.notify(request, for: id, spec: spec) }
-    case .watch(let path): watches.set(id, path: path)
+    case .watch(let path, let files): watches.set(id, path: path, files: files)
     case .look(let run): runs.look(run)
     case .examine(let report): evidence.examine(report, for: id)
     case .probe(let request): checks.probe(request, for: id)
@@ -403,7 +408,8 @@ final class Shell {
         groups?.forget(name)
         outputTable.forget(name)
       }
-      watches.set(id, path: nil)
+      watches.set(id, path: nil, files: [])
+      changes.forget(id, names[id])
       names[id] = nil
     case .save, .record, .enter: break  // gathered by the caller
     }
@@ -667,6 +673,8 @@ final class Shell {
     failPoint("adopt.after")
     for id in gone { fleet.handle(.removed, for: id, now: now) }
     for id in added { fleet.handle(.begin, for: id, now: now) }
+    // They may have changed while guardian was away, or be declared only now.
+    changes.look(fleet.ids)
     return told
   }
 
@@ -974,6 +982,7 @@ final class Shell {
       }
     }
     status.notes += evidence.notes(of: id)
+    status.notes += changes.notes(of: id)
     if let why = definitions.stale[name] {
       status.notes.append(
         "its file is not valid now, the last good definition is in force"

@@ -3,12 +3,15 @@ import GuardianCore
 import GuardianLinux
 import GuardianModel
 
-/// Executables that are watched for a change, by their directories: whoever replaces a program makes a new file.
+/// Executables and declared files that are watched for a change, by their directories: whoever replaces a program makes a new
+/// file.
 final class WatchTable {
   private struct Watched {
-    var path: String
-    /// The nearest directory above it that exists.
-    var directory: String
+    /// The program, or what was missing.
+    var program: String?
+    var files: [String]
+    /// For each path the nearest directory above it that exists.
+    var directories: [String: String] = [:]
   }
   private unowned let shell: Shell
   private var watched: [ServiceID: Watched] = [:]
@@ -31,30 +34,38 @@ final class WatchTable {
   /// Nil where it is watched, or nothing of it is.
   func obstacle(_ id: ServiceID) -> String? { unwatched[id] }
 
-  /// Nil: watch nothing for this service any more.
-  func set(_ id: ServiceID, path: String?) {
+  /// Nothing: watch nothing for this service any more.
+  func set(_ id: ServiceID, path: String?, files: [String]) {
     remove(id)
-    if let path { add(id, path) }
+    var entry = Watched(program: path, files: files)
+    for path in [path].compactMap({ $0 }) + files where entry.directories[path] == nil {
+      entry.directories[path] = add(id, path)
+    }
+    if !entry.directories.isEmpty { watched[id] = entry }
   }
 
   private func remove(_ id: ServiceID) {
     unwatched[id] = nil
     touched.remove(id)
-    guard let old = watched.removeValue(forKey: id), var entry = directories[old.directory] else { return }
-    entry.services.remove(id)
-    directories[old.directory] = entry.services.isEmpty ? nil : entry
+    guard let old = watched.removeValue(forKey: id) else { return }
+    for directory in Set(old.directories.values) {
+      guard var entry = directories[directory] else { continue }
+      entry.services.remove(id)
+      directories[directory] = entry.services.isEmpty ? nil : entry
+    }
   }
 
-  private func add(_ id: ServiceID, _ path: String) {
+  /// Returns the directory that is watched; nil: none is.
+  private func add(_ id: ServiceID, _ path: String) -> String? {
     var directory = Self.parent(of: path)
     while true {
       if let entry = directories[directory] {
         directories[directory] = (entry.source, entry.services.union([id]))
-        break
+        return directory
       }
       guard directories.count < Self.most else {
         unwatched[id] = "guardian watches \(Self.most) directories already"
-        return
+        return nil
       }
       let name = directory
       do throws(SystemError) {
@@ -62,16 +73,15 @@ final class WatchTable {
           changed(name)
         }
         directories[directory] = (source, [id])
-        break
+        return directory
       } catch {
         guard error.errno == ENOENT || error.errno == ENOTDIR, directory != "/" else {
           unwatched[id] = Self.reason(error.errno)
-          return
+          return nil
         }
         directory = Self.parent(of: directory)
       }
     }
-    watched[id] = Watched(path: path, directory: directory)
   }
 
   private func changed(_ directory: String) {
@@ -85,15 +95,18 @@ final class WatchTable {
     touched = []
     for id in services {
       guard let entry = watched[id] else { continue }
-      let path = entry.path
+      // A missing directory may be there now, and is watched itself from here on.
+      if entry.directories.contains(where: { $0.value != Self.parent(of: $0.key) }) {
+        set(id, path: entry.program, files: entry.files)
+      }
+      if !entry.files.isEmpty { shell.changes.look([id]) }
+      guard let path = entry.program else { continue }
       _ = shell.worker.submit({ ExecutableLook(at: path) }) { [weak self] look in
-        guard let self, watched[id]?.path == path else { return }
+        guard let self, watched[id]?.program == path else { return }
         shell.post(
           id,
           .executableSeen(
             look.map { FileIdentity(device: $0.device, inode: $0.inode, size: $0.size, modified: $0.modified) }))
-        // A missing directory may be there now, and is watched itself from here on.
-        if watched[id]?.directory != Self.parent(of: path) { set(id, path: path) }
       }
     }
   }

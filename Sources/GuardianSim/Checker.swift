@@ -99,6 +99,8 @@ struct Checker {
     /// Its process is defined anew since it was started: its end starts the new one, perhaps after a wait in line.
     var changed = false
     var releasedAt: Nanoseconds?
+    /// The declared files as they were last seen; they have changed, by no work of guardian's, since the last start.
+    var files: [String: UInt64] = [:], filesChanged = false, filesAreOld = false
     /// Something entitles the machine to quarantine without the last strike.
     var mayQuarantine = false
     /// The evidence of the last death is being gathered since then; it was a strike; what it said entitles to the next step.
@@ -184,6 +186,8 @@ struct Checker {
     case .spawned(let run, _, _, _):
       guard models[index].run == run, !models[index].executed else { return }
       models[index].executed = true
+      // Its start has looked at them, and what was news is told in this turn.
+      if !models[index].stopIntended { models[index].filesAreOld = true }
       if models[index].spec.ready == .none { models[index].underWaySince = nil }
       if models[index].spec.ready == .none { models[index].windowFrom = now }
     case .spawnFailed(let run, let failure):
@@ -242,6 +246,16 @@ struct Checker {
       models[index].stopIntended = true
       models[index].permit = false
     case .executableSeen: freshened(index)
+    case .filesSeen(let sights):
+      if models[index].filesAreOld { models[index].filesChanged = false }
+      models[index].filesAreOld = false
+      for sight in sights {
+        if let known = models[index].files[sight.path], known != sight.look, !sight.restored {
+          models[index].filesChanged = true
+        }
+        models[index].files[sight.path] = sight.look
+      }
+      if models[index].filesChanged { freshened(index) }
     case .probed(let run, let number, let result):
       guard models[index].run == run, models[index].mainAlive,
         let place = models[index].checks.firstIndex(where: { $0.probe == number })
@@ -890,7 +904,10 @@ struct Checker {
         models[index].trialDelay = nil
       }
       models[index].badSince = nil
-    case .released:
+    case .released(let why):
+      if models[index].spec.declaredFiles.contains(where: { why == "\($0) changed" }) {
+        try check(models[index].filesChanged, index, now, "released by guardian's own restoration")
+      }
       let windowOver =
         models[index].windowFrom.map { now - $0 >= models[index].spec.startupWindow.nanoseconds } ?? false
       // A run of which something is left is judged as if it had been an ordinary one.

@@ -31,6 +31,8 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case doubleRate = "double-rate"
   /// A common cause is reported, and escalation goes on.
   case thawed
+  /// What guardian itself has restored is taken for an operator's cure.
+  case ownCure = "own-cure"
 }
 
 /// The fleet under test, with or without a planted bug. Without one it adds nothing.
@@ -67,6 +69,9 @@ struct Subject {
   mutating func handle(_ event: ServiceEvent, for id: ServiceID, now: Now) {
     guard let bug else { return fleet.handle(event, for: id, now: now) }
     switch (bug, event) {
+    case (.ownCure, .filesSeen(let sights)):
+      let taken = sights.map { FileSight(path: $0.path, look: $0.look) }
+      return fleet.handle(.filesSeen(taken), for: id, now: now)
     case (.lostDeath, .ended):
       if once(in: 50) { return }
     case (.probeInverted, .probed(let run, let number, let result)):

@@ -229,8 +229,11 @@ struct SpecMaker {
     }
     let repairs = [.needsRepair, .exits78].contains(behaviour) ? 1 + dice.below(2) : dice.below(3)
     for index in 0..<repairs {
-      var repair = RepairSpec(
-        name: "repair\(index)", kind: dice.chance(300) ? .moveAside("/var/cache/\(index)") : .run(["/bin/repair"]))
+      let kinds: [RepairSpec.Kind] = [
+        .moveAside("/var/cache/\(index)"), .restore(["/etc/s\(number)", "/etc/s\(number).\(index)"]),
+        .run(["/bin/repair"]), .run(["/bin/repair"]),
+      ]
+      var repair = RepairSpec(name: "repair\(index)", kind: dice.pick(kinds))
       repair.timeout = .seconds(dice.pick([5, 20]))
       if dice.chance(150) { repair.atMost = RunLimit(times: 2, within: .seconds(3600)) }
       if dice.chance(150) { repair.fromAttempt = 2 }

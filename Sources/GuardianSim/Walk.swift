@@ -72,6 +72,8 @@ package struct Walk {
     var probes: [UInt64] = []
     var watched = false
     var forgotten = false
+    /// What is being heard is guardian's own work.
+    var hearsOwnWork = false
   }
 
   /// What tells one state from another.
@@ -245,6 +247,13 @@ package struct Walk {
       let identity = FileIdentity(device: 1, inode: 1, size: 1, modified: node.now.monotonic.nanoseconds)
       moves.append(("executable", .event(.executableSeen(identity))))
     }
+    if !spec.declaredFiles.isEmpty {
+      // Seen before each start, too, and not only where it is watched.
+      let moment = UInt64(bitPattern: node.now.monotonic.nanoseconds) &+ 1
+      for (name, look, restored) in [("file", 1, false), ("file changed", moment, false), ("file restored", moment, true)] {
+        moves.append((name, .event(.filesSeen([FileSight(path: "/etc/walked", look: look, restored: restored)]))))
+      }
+    }
     if let older = around.older, older != around.run {
       moves.append(("old news", .event(.ended(older, Death(.code(1))))))
     }
@@ -298,10 +307,12 @@ package struct Walk {
         if node.around.hookPrepares { node.around.prepared = result == .succeeded }
       case .looked: node.around.look = nil
       case .examined: node.around.examined = nil
+      case .filesSeen(let sights): node.around.hearsOwnWork = sights.allSatisfy(\.restored)
       case .probed(_, let number, _): node.around.probes.removeAll { $0 == number }
       default: break
       }
       try turn(&node) { $0.handle(event, &$1) }
+      node.around.hearsOwnWork = false
     case .order(let verb):
       try turn(&node) { _ = $0.order(Command(verb, by: "walker"), &$1) }
     }
@@ -378,12 +389,15 @@ package struct Walk {
       node.around.probes.append(probe.number)
       try check(node.around.probes.count <= machine.spec.checks.count, "more probes than checks")
     case .endProbes(_, let numbers): node.around.probes.removeAll { numbers.contains($0) }
-    case .watch(let path): node.around.watched = path != nil
+    case .watch(let path, _): node.around.watched = path != nil
     case .forget:
       try check(node.around.main == .none && node.around.hook == nil, "forgotten while something lives")
       node.around.forgotten = true
     case .record(let occurrence):
       if case .internalError(let text) = occurrence.kind { throw Fault(rule: text) }
+      if case .released = occurrence.kind, node.around.hearsOwnWork {
+        throw Fault(rule: "released by guardian's own restoration")
+      }
     case .notify, .enter: break
     }
   }

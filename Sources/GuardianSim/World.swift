@@ -41,7 +41,9 @@ package struct World {
     var processes: [Process] = []
     var hooks: [Hook] = []
     var lastRun: RunID?, olderRun: RunID?
-    var watched = false
+    var watched = false, watchedFiles = false
+    /// Which version of its declared files is there, and which one guardian has put there last.
+    var fileVersion: UInt64 = 1, restoredVersion: UInt64 = 0
     var removed = false
   }
 
@@ -64,6 +66,7 @@ package struct World {
     var serial: UInt32
     var request: RunID
     var index: Int
+    var restores = false
     /// It is `before-start`.
     var prepares = false
     var ignoresTerm = false
@@ -413,6 +416,8 @@ package struct World {
   private mutating func born(_ place: Int, _ serial: UInt32) {
     guard let at = process(place, serial) else { return }
     let run = places[place].processes[at].run
+    // Looked at before each start, however that goes.
+    seeFiles(place)
     func fail(_ failure: SpawnFailure) {
       places[place].processes.remove(at: at)
       deliver(.spawnFailed(run, failure), to: place)
@@ -573,6 +578,14 @@ package struct World {
     guard let at = places[place].hooks.firstIndex(where: { $0.serial == serial }) else { return }
     let hook = places[place].hooks.remove(at: at)
     var result: HookResult
+    // What a restoration has done by its end is seen before that, or after, or at the next start.
+    let restores = hook.restores && dice.chance(700)
+    if restores {
+      places[place].fileVersion = UInt64(monotonic) &+ 2
+      places[place].restoredVersion = places[place].fileVersion
+      if places[place].watchedFiles, dice.chance(300) { seeFiles(place) }
+    }
+    defer { if restores, places[place].watchedFiles, dice.chance(700) { seeFiles(place) } }
     switch dice.below(100) {
     case _ where hook.prepares && !faults: result = .succeeded
     case 60..<70 where hook.prepares:
@@ -632,7 +645,9 @@ package struct World {
       places[place].removed = true
       deliver(.removed, to: place)
       return
-    default: if places[place].program.executable != nil { replaceExecutable(place) }
+    default:
+      if places[place].program.executable != nil { replaceExecutable(place) }
+      if dice.chance(500) { editFiles(place) }
     }
     queue.add(.changed(place: place), at: monotonic + dice.gap(mean: hour))
   }
@@ -647,6 +662,22 @@ package struct World {
     } else {
       checker.executableChanged(place)  // it may be seen at the next start
     }
+  }
+
+  /// An operator tries to mend it.
+  private mutating func editFiles(_ place: Int) {
+    guard !places[place].spec.declaredFiles.isEmpty else { return }
+    places[place].fileVersion = UInt64(monotonic) &+ 2
+    if dice.chance(200) { places[place].program.behaviour = .healthy }
+    if places[place].watchedFiles { seeFiles(place) }
+  }
+
+  private mutating func seeFiles(_ place: Int) {
+    let files = places[place].spec.declaredFiles
+    guard !files.isEmpty else { return }
+    let version = places[place].fileVersion
+    let restored = version == places[place].restoredVersion
+    deliver(.filesSeen(files.map { FileSight(path: $0, look: version, restored: restored) }), to: place)
   }
 
   // MARK: - What the fleet wants done
@@ -710,6 +741,7 @@ package struct World {
       places[place].hooks.append(
         Hook(
           serial: nextSerial, request: request.id, index: index, prepares: prepares, ignoresTerm: dice.chance(300)))
+      if case .restore = request.kind { places[place].hooks[places[place].hooks.count - 1].restores = true }
       if !hangs { queue.add(.hookEnds(place: place, nextSerial), at: monotonic + dice.gap(mean: 2 * second)) }
       queue.add(
         .hookIsOverdue(place: place, request.id), at: monotonic + request.timeout.nanoseconds + 45 * second)
@@ -752,7 +784,9 @@ package struct World {
         let most = places[place].spec.startTimeout.nanoseconds * 11 + 2 * minute
         queue.add(.reloadIsOverdue(place: place, monotonic), at: monotonic + most)
       }
-    case .watch(let path): places[place].watched = path != nil
+    case .watch(let path, let files):
+      places[place].watched = path != nil
+      places[place].watchedFiles = !files.isEmpty
     // What was on its way may come all the same.
     case .forget, .enter, .endProbes: break
     }
@@ -793,6 +827,7 @@ package struct World {
     case .removed: "removed"
     case .executableSeen(nil): "executable gone"
     case .executableSeen: "executable changed"
+    case .filesSeen(let sights): "files seen: \(sights.map { "\($0.path) \($0.look)\($0.restored ? " restored" : "")" })"
     case .resumed(let slept): "resumed after \(slept.description)"
     case .hookStarted(let hook, let pid, _): "hook \(short(hook)) started, pid \(pid)"
     case .adopted(let run, let pid, _, let known):
@@ -826,8 +861,8 @@ package struct World {
     case .look(let run): "look at \(short(run))"
     case .probe(let probe): "probe \(probe.number) of \(short(probe.run)): \(probe.check.name)"
     case .endProbes(let run, let numbers): "end probes \(numbers) of \(short(run))"
-    case .watch(let path?): "watch \(path)"
-    case .watch(nil): "watch no longer"
+    case .watch(let path?, let files): "watch \(([path] + files).joined(separator: " "))"
+    case .watch(nil, _): "watch no longer"
     case .forget: "forget"
     }
   }

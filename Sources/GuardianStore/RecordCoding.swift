@@ -143,6 +143,12 @@ extension FieldWriter {
     if record.since.nanoseconds != 0 { integer(32, record.since.nanoseconds) }
     if let signature = record.strikeSignature { unsigned(33, signature) }
     if let signature = record.strikeSignatureBefore { unsigned(34, signature) }
+    for file in record.files {
+      message(35) {
+        $0.string(1, file.path)
+        $0.unsigned(2, file.look)
+      }
+    }
   }
 
   private mutating func write(_ situation: Situation) {
@@ -378,12 +384,26 @@ extension FieldReader {
       case 32: record.since = WallTime(nanoseconds: try field.integer())
       case 33: record.strikeSignature = try field.unsigned()
       case 34: record.strikeSignatureBefore = try field.unsigned()
+      case 35:
+        if record.files.count < RepairSpec.mostRestored { record.files.append(try inner.fileSight()) }
       case endTag: complete = true
       default: break
       }
     }
     guard complete else { throw Malformed() }
     return record
+  }
+
+  private mutating func fileSight() throws(Malformed) -> FileSight {
+    var sight = FileSight(path: "", look: 0)
+    while let field = try next() {
+      switch field.tag {
+      case 1: sight.path = try field.string()
+      case 2: sight.look = try field.unsigned()
+      default: break
+      }
+    }
+    return sight
   }
 
   private mutating func plugins() throws(Malformed) -> PluginToggle {

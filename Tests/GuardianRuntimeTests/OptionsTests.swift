@@ -16,6 +16,9 @@ import Testing
     #expect(try Options([]).mode == .run)
     #expect(try Options(["--plan", "web"]).mode == .plan("web"))
     #expect(try Options(["--move-aside", "/var/cache/x"]).mode == .moveAside("/var/cache/x"))
+    #expect(
+      try Options(["--restore", "/s", "--file", "/a", "--file", "/b"]).mode == .restore("/s", files: ["/a", "/b"]))
+    #expect(throws: Options.UsageFault.self) { try Options(["--file", "/a"]) }
     #expect(try Options(["--take-over-check"]).mode == .takeOverCheck)
     #expect(try Options(["--release-controllers"]).mode == .releaseControllers)
     let back = try Options(["--take-over", "7", "--back", "SIGSEGV"])

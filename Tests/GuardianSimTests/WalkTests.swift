@@ -6,7 +6,7 @@ import Testing
   @Test(arguments: [
     "everything", "no repairs, no plugins", "task", "on-crash", "observe", "ready: none", "before-start",
     "reload by signal", "reload by command",
-    "checks", "ready: check",
+    "checks", "ready: check", "restored files",
   ])
   func `meets no broken rule, and good fortune leads from everywhere to a settled service`(_ variant: String) throws {
     let spec = Walk.spec {
@@ -22,6 +22,7 @@ import Testing
       case "observe": $0.mode = .observe
       case "ready: none": $0.ready = .none
       case "before-start": $0.process.beforeStart = ["/bin/prepare"]
+      case "restored files": $0.repairs = [RepairSpec(name: "config", kind: .restore(["/etc/walked"]))]
       case "reload by signal": $0.reload = .signal(.hup)
       case "reload by command": $0.reload = .command(["/bin/reload"])
       case "checks", "ready: check":
@@ -49,6 +50,8 @@ import Testing
     try Walk.wander(#require(Walk.spec { $0.reload = .command(["/bin/reload"]) }), seed: seed, steps: 3000)
     try Walk.wander(#require(Walk.spec { $0.kind = .task }), seed: seed, steps: 2000)
     try Walk.wander(#require(Walk.spec { $0.process.beforeStart = ["/bin/prepare"] }), seed: seed, steps: 3000)
+    let restored = Walk.spec { $0.repairs = [RepairSpec(name: "config", kind: .restore(["/etc/walked"]))] }
+    try Walk.wander(#require(restored), seed: seed, steps: 2000)
     let patient = Walk.spec { $0.stop.then = [StopStep(signal: .int, timeout: .seconds(2))] }
     try Walk.wander(#require(patient), seed: seed, steps: 2000)
     for ready in [Readiness.none, .check] {

@@ -163,6 +163,7 @@ struct Maker {
     record.situation = situation()
     record.strikeSignature = maybe { $0.random.next() }
     record.strikeSignatureBefore = maybe { $0.random.next() }
+    record.files = list { FileSight(path: $0.text(), look: $0.random.next()) }
     record.hostLosses = count()
     record.reason = text()
     record.processHash = maybe { $0.random.next() } ?? 0

@@ -166,6 +166,88 @@ extension Programs {
       #expect(try await fingerprint() == before)
     }
 
+    @Test(.enabled(if: Place.program("nginx") != nil, "not shown: nginx is not there; make programs unpacks it"))
+    func `nginx whose configuration was edited into an error has it named first in its report, and comes back with the last good copy`()
+      async throws
+    {
+      let server = try #require(Place.program("nginx"))
+      let scratch = try Scratch(), home = try scratch.directory("nginx")
+      _ = try scratch.directory("nginx/html")
+      let port = try freePort(), settings = home + "/nginx.conf"
+      try Files.write("hello from nginx\n", to: home + "/html/index.html")
+      // As root its workers would be nobody, who may not reach what lies below root's home.
+      let good = """
+        \(isRoot ? "user root root;" : "")
+        pid \(scratch.path)/nginx.pid;
+        daemon off;
+        error_log stderr;
+        events {}
+        http {
+          access_log off;
+          client_body_temp_path \(scratch.path)/body;
+          proxy_temp_path \(scratch.path)/proxy;
+          fastcgi_temp_path \(scratch.path)/fastcgi;
+          uwsgi_temp_path \(scratch.path)/uwsgi;
+          scgi_temp_path \(scratch.path)/scgi;
+          server { listen 127.0.0.1:\(port); root \(home)/html; }
+        }
+
+        """
+      try Files.write(good, to: settings)
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "nginx": """
+          command: ["\(server)", -e, stderr, -c, "\(settings)"]
+          environment: {\(Self.libraries)}
+          startup-window: 1s
+          backoff: {first: 50ms, max: 100ms}
+          escalation: {restart: 1, safe-mode: 1}
+          stop: {signal: QUIT}
+          repair:
+            - {name: config, restore: ["\(settings)"]}
+          log: file
+          """
+        ])
+      func wellAgain(_ what: String, after run: String?) async throws -> JSON {
+        try await guardian.wait(for: "nginx", what) { $0["settled"].bool == true && $0["run"].string != run }
+      }
+      let first = try await wellAgain("settles", after: nil)
+      try await eventually("a good copy is kept") {
+        let notes = try await guardian.status("nginx")["notes"].array
+        return notes.contains { $0.string?.contains("no good copy") ?? false } ? nil : ()
+      }
+      // Guardian itself may go meanwhile: what it knows of healthy runs is on the disk.
+      guardian.kill()
+      try await guardian.startAgain()
+
+      let broken = good.replacing("access_log off;", with: "access_log off\n  no_such_directive on;")
+      try Files.write(broken, to: settings)
+      _ = try await guardian.control("restart", "--no-wait", "nginx")
+      let second = try await wellAgain("settles again", after: first["run"].string)
+      #expect(second["step"].string == "repair", "\(second)")
+      let page = try await run(["/usr/bin/curl", "-sS", "--max-time", "5", "http://127.0.0.1:\(port)/"])
+      #expect(page.output == "hello from nginx\n", "\(page)")
+      #expect(try Files.read(settings) == good)
+      let kept = try #require(Files.names(in: home).first { $0.hasPrefix(".nginx.conf.guardian-") })
+      #expect(try Files.read("\(home)/\(kept)") == broken)
+
+      // The report of each of its deaths.
+      let crashes = try JSON(try await guardian.control("--json", "crashes", "nginx").output)["crashes"].array
+      #expect(!crashes.isEmpty)
+      for crash in crashes {
+        let report = try JSON(try await guardian.control("crashes", "export", try #require(crash["id"].string)).output)
+        let hint = try #require(report["changes"].array.first, "\(report)")
+        #expect(hint["what"].string == "\(settings) changed" && hint["at"].string != nil, "\(report["changes"])")
+        #expect(report["output"]["lines"].array.contains { $0.string?.contains("nginx.conf") ?? false }, "\(report)")
+      }
+      let story = try await guardian.control("status", "nginx").output
+      #expect(story.contains("last known good copy of"), "\(story)")
+      #expect(story.replacing("\n", with: "").contains(kept), "\(story)")
+      #expect(story.contains("changed since it was last well: \(settings) changed"), "\(story)")
+      try await guardian.stop()
+    }
+
     // MARK: - PostgreSQL
 
     @Test(

@@ -1,0 +1,228 @@
+import Glibc
+import GuardianControl
+import GuardianCore
+import GuardianLinux
+import GuardianModel
+
+/// What services are made of: looked at before starts and after changes, kept when a run has settled, compared when one has
+/// died. All of it on the worker's thread.
+final class ChangeTable {
+  private final class Known {
+    var sights: [GoodCopies.Sight] = []
+    /// How the declared files looked before the start of this run.
+    var before: [String: UInt64] = [:]
+    var beforeRun: RunID?
+    /// Why a good copy has not been taken, by path.
+    var untaken: [String: String] = [:]
+    /// When the first run began that has failed since the last healthy one.
+    var failing: WallTime?
+  }
+  private struct Blessing {
+    var service: ServiceID
+    var run: RunID
+  }
+
+  private unowned let shell: Shell
+  private var known: [ServiceID: Known] = [:]
+  private var settled: [Blessing] = []
+  private var isBlessing = false
+
+  /// Runs that have settled and are looked at in one job, so that a start of thousands leaves room for other jobs.
+  private static let atOnce = 16
+
+  init(_ shell: Shell) { self.shell = shell }
+
+  func copies(of name: ServiceName) -> GoodCopies {
+    GoodCopies(directory: "\(shell.directories.state)/good/\(name)")
+  }
+
+  private func known(_ service: ServiceID) -> Known {
+    if let there = known[service] { return there }
+    let new = Known()
+    known[service] = new
+    return new
+  }
+
+  // MARK: Declared files
+
+  /// Looks at the declared files of these services, and tells the fleet.
+  func look(_ services: some Sequence<ServiceID>) {
+    for id in services {
+      guard let spec = shell.fleet.spec(of: id) else { continue }
+      let files = spec.declaredFiles
+      guard !files.isEmpty else {
+        known[id]?.sights = []
+        continue
+      }
+      let copies = copies(of: spec.name)
+      _ = shell.worker.submit({ copies.look(at: files) }) { [weak self] sights in self?.seen(sights, of: id) }
+    }
+  }
+
+  /// - Parameter run: They were looked at for its start.
+  func seen(_ sights: [GoodCopies.Sight], of service: ServiceID, before run: RunID? = nil) {
+    guard shell.names[service] != nil else { return }
+    let known = known(service)
+    known.sights = sights
+    if let run {
+      known.beforeRun = run
+      known.before = Dictionary(sights.map { ($0.path, $0.look?.print ?? 0) }) { first, _ in first }
+    }
+    shell.post(
+      service,
+      .filesSeen(sights.map { FileSight(path: $0.path, look: $0.look?.print ?? 0, restored: $0.restored != nil) }))
+  }
+
+  /// For `status`.
+  func notes(of service: ServiceID) -> [String] {
+    guard let known = known[service] else { return [] }
+    return known.sights.compactMap { sight in
+      if let backup = sight.restored {
+        let taken = sight.copiedAt.map { " (of \(time($0)))" } ?? ""
+        return "the last known good copy of \(sight.path)\(taken) is in force"
+          + (backup.isEmpty ? "" : "; the broken one is kept as \(backup)")
+      }
+      let why = known.untaken[sight.path].map { ": \($0)" } ?? ""
+      if sight.copiedAt == nil { return "no good copy of \(sight.path) is known yet\(why)" }
+      return why.isEmpty ? nil : "the good copy of \(sight.path) is of an earlier run\(why)"
+    }
+  }
+
+  private func time(_ nanoseconds: Int64) -> String { Self.text(WallTime(nanoseconds: nanoseconds)) }
+  /// `2026-03-01T12:00:00Z`
+  static func text(_ time: WallTime) -> String {
+    var bytes: [UInt8] = []
+    time.appendRFC3339(to: &bytes)
+    return String(decoding: bytes.prefix(19), as: UTF8.self) + "Z"
+  }
+
+  func forget(_ service: ServiceID, _ name: ServiceName?) {
+    known[service] = nil
+    settled.removeAll { $0.service == service }
+    guard let name else { return }
+    let copies = copies(of: name)
+    // One of the same name may have come in the meantime.
+    guard shell.fleet.id(named: name).map({ $0 == service }) ?? true else { return }
+    _ = shell.worker.submit({ copies.forget() }) {}
+  }
+
+  // MARK: Healthy runs
+
+  /// The run is well with what it has found: that is kept as good.
+  func settled(_ service: ServiceID, _ run: RunID) {
+    known(service).failing = nil
+    settled.append(Blessing(service: service, run: run))
+    blessNext()
+  }
+
+  private struct Job: Sendable {
+    var service: ServiceID
+    var copies: GoodCopies
+    var look: StateLook
+    var declared: [String]
+    var before: [String: UInt64]
+    var start: Int64
+    var now: Int64
+  }
+
+  private func blessNext() {
+    guard !isBlessing, !settled.isEmpty else { return }
+    let batch = settled.prefix(Self.atOnce)
+    settled.removeFirst(batch.count)
+    let now = SystemClocks.now()
+    let jobs = batch.compactMap { one -> Job? in
+      guard let spec = shell.fleet.spec(of: one.service), let start = shell.runs.beginning(of: one.run, now) else {
+        return nil
+      }
+      let known = known(one.service)
+      return Job(
+        service: one.service, copies: copies(of: spec.name), look: look(at: spec), declared: spec.declaredFiles,
+        before: known.beforeRun == one.run ? known.before : [:], start: start, now: now.wall.nanoseconds)
+    }
+    guard !jobs.isEmpty else { return blessNext() }
+    isBlessing = true
+    let accepted = shell.worker.submit({
+      jobs.map { job -> (ServiceID, [String: String], [GoodCopies.Sight]) in
+        var why: [String: String] = [:]
+        if !job.declared.isEmpty {
+          why = job.copies.take(job.declared, start: job.start, before: job.before, now: job.now)
+        }
+        var history = job.copies.health().flatMap { ChangeHistory($0) } ?? ChangeHistory()
+        history.bless(
+          job.look.take(start: job.start), startedAt: WallTime(nanoseconds: job.start),
+          settledAt: WallTime(nanoseconds: job.now))
+        job.copies.keep(health: history.encoded())
+        return (job.service, why, job.declared.isEmpty ? [] : job.copies.look(at: job.declared))
+      }
+    }) { [weak self] results in
+      guard let self else { return }
+      isBlessing = false
+      for (service, why, sights) in results {
+        guard let known = known[service] else { continue }
+        known.untaken = why
+        if !sights.isEmpty { seen(sights, of: service) }
+      }
+      blessNext()
+    }
+    // The disk does not answer; the next run that settles tries again.
+    if !accepted { isBlessing = false }
+  }
+
+  // MARK: Differences
+
+  struct Comparison: Sendable {
+    var history: ChangeHistory?
+    var print: StatePrint
+  }
+
+  /// - Returns: False: it will not come.
+  func compare(_ service: ServiceID, _ report: CrashReport, then: @escaping (Comparison) -> Void) -> Bool {
+    guard let spec = shell.fleet.spec(of: service) else { return false }
+    let known = known(service)
+    if known.failing == nil {
+      known.failing = WallTime(nanoseconds: report.end.at.nanoseconds.subtractingSaturating(report.end.uptime.nanoseconds))
+    }
+    let copies = copies(of: spec.name), look = look(at: spec)
+    return shell.worker.submit(
+      { Comparison(history: copies.health().flatMap { ChangeHistory($0) }, print: look.take()) }, then: then)
+  }
+
+  func hints(_ comparison: Comparison, for service: ServiceID, _ report: CrashReport) -> [ChangeHint] {
+    ChangeHistory.hints(
+      comparison.history, now: comparison.print, failing: known[service]?.failing ?? report.end.at,
+      lines: report.output.lines, frames: usefulFrames(report.backtrace.frames))
+  }
+
+  private func look(at spec: ServiceSpec) -> StateLook {
+    let process = spec.process
+    var bare = process
+    bare.plugins = []
+    let declared = spec.declaredFiles
+    var files = declared
+    func add(_ path: String) { if path.hasPrefix("/"), !files.contains(path) { files.append(path) } }
+    for file in process.environmentFiles { add(file.path) }
+    for argument in process.command.dropFirst().prefix(64) {
+      add(argument)
+      // --config=/etc/x
+      if let equals = argument.firstIndex(of: "=") { add(String(argument[argument.index(after: equals)...])) }
+    }
+    var directories: [String] = []
+    for path in files.map(directory) + [process.directory].compactMap({ $0 }) where !directories.contains(path) {
+      directories.append(path)
+    }
+    let dependencies = (spec.requires + spec.after).prefix(32).compactMap { name -> StateItem? in
+      guard let machine = shell.machine(named: name) else { return nil }
+      return StateItem(.dependencies, name.text, machine.phase.name.rawValue, since: machine.phaseSince)
+    }
+    return StateLook(
+      program: process.command.first ?? "/", files: files, declared: declared, plugins: process.plugins.map(\.name),
+      pluginFiles: process.plugins.flatMap(\.hide), startPrint: bare.fingerprint,
+      definition: "\(shell.directories.configuration)/services/\(spec.name).yaml",
+      definitionName: "services/\(spec.name).yaml", directories: directories, dependencies: dependencies)
+  }
+
+  private func directory(of path: String) -> String {
+    guard let slash = path.lastIndex(of: "/"), slash != path.startIndex else { return "/" }
+    return String(path[..<slash])
+  }
+}
