@@ -242,7 +242,6 @@ import Testing
   @Test(arguments: [
     "plugins: {search: auto, list: [{name: a, arguments: [b]}]}",
     "plugins: {when: idle, list: [{name: a, arguments: [b]}]}", "quarantine: {fallback: web-static}",
-    "repair: [{name: a, run: [/bin/x], restore: [/a]}]",
   ])
   func `is not made up for a key that does not exist yet`(_ yaml: String) {
     let lines = parse("command: [/bin/x]\n" + yaml)

@@ -183,7 +183,7 @@ struct Maker {
 
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
-  #expect(Mirror(reflecting: ServiceRecord()).children.count == 24)
+  #expect(Mirror(reflecting: ServiceRecord()).children.count == 25)
   #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 18)
   #expect(Mirror(reflecting: LiveReload(ordered: true, since: .zero, until: .zero)).children.count == 10)
 }
