@@ -71,7 +71,9 @@ import Testing
     Case(bug: .twoStepsAtOnce, says: ["by the definition to repair"]),
     Case(bug: .forgottenStrikes, says: ["by the deaths"]),
     Case(bug: .lostAnswer, says: ["unanswered"]),
-    Case(bug: .impatience, says: ["before its delay is over", "settled", "came down", "too early"]),
+    Case(
+      bug: .impatience,
+      says: ["before its delay is over", "settled", "came down", "too early", "before its start ticket was saved"]),
     Case(bug: .unpreparedStart, says: ["without a before-start"]),
     Case(
       bug: .probeInverted,
