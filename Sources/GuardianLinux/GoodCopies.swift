@@ -286,7 +286,9 @@ package struct GoodCopies: Sendable {
         said.append(error.message)
       }
     }
-    if done == 0, !failed { said.append("nothing to restore: what is known is as it was when the service was last well") }
+    if done == 0, !failed {
+      said.append("nothing to restore: what is known is as it was when the service was last well")
+    }
     return MoveAside.Outcome(exitCode: failed ? 1 : 0, message: said.joined(separator: "; "))
   }
 

@@ -180,7 +180,8 @@ final class ChangeTable {
     guard let spec = shell.fleet.spec(of: service) else { return false }
     let known = known(service)
     if known.failing == nil {
-      known.failing = WallTime(nanoseconds: report.end.at.nanoseconds.subtractingSaturating(report.end.uptime.nanoseconds))
+      known.failing = WallTime(
+        nanoseconds: report.end.at.nanoseconds.subtractingSaturating(report.end.uptime.nanoseconds))
     }
     let copies = copies(of: spec.name), look = look(at: spec)
     return shell.worker.submit(

@@ -250,7 +250,9 @@ package struct Walk {
     if !spec.declaredFiles.isEmpty {
       // Seen before each start, too, and not only where it is watched.
       let moment = UInt64(bitPattern: node.now.monotonic.nanoseconds) &+ 1
-      for (name, look, restored) in [("file", 1, false), ("file changed", moment, false), ("file restored", moment, true)] {
+      for (name, look, restored) in [
+        ("file", 1, false), ("file changed", moment, false), ("file restored", moment, true),
+      ] {
         moves.append((name, .event(.filesSeen([FileSight(path: "/etc/walked", look: look, restored: restored)]))))
       }
     }

@@ -827,7 +827,8 @@ package struct World {
     case .removed: "removed"
     case .executableSeen(nil): "executable gone"
     case .executableSeen: "executable changed"
-    case .filesSeen(let sights): "files seen: \(sights.map { "\($0.path) \($0.look)\($0.restored ? " restored" : "")" })"
+    case .filesSeen(let sights):
+      "files seen: \(sights.map { "\($0.path) \($0.look)\($0.restored ? " restored" : "")" })"
     case .resumed(let slept): "resumed after \(slept.description)"
     case .hookStarted(let hook, let pid, _): "hook \(short(hook)) started, pid \(pid)"
     case .adopted(let run, let pid, _, let known):

@@ -167,7 +167,7 @@ extension Programs {
     }
 
     @Test(.enabled(if: Place.program("nginx") != nil, "not shown: nginx is not there; make programs unpacks it"))
-    func `nginx whose configuration was edited into an error has it named first in its report, and comes back with the last good copy`()
+    func `nginx with a broken configuration has it named first in its report, and comes back with the last good copy`()
       async throws
     {
       let server = try #require(Place.program("nginx"))
