@@ -165,7 +165,9 @@ extension ServiceMachine {
     let name = spec.name.text
     if record.quarantine != nil {
       var ways = missing.map { ["\($0) appearing, a reload"] } ?? []
-      ways.append("a changed definition or executable")
+      ways.append(
+        spec.declaredFiles.isEmpty
+          ? "a changed definition or executable" : "a changed definition, executable or file to restore")
       if record.quarantine?.nextTrial != nil { ways.append("a trial that settles") }
       return ways.joined(separator: ", ") + ", or `guardianctl release \(name)` releases it"
     }
