@@ -3,6 +3,8 @@ package struct Occurrence: Hashable, Sendable {
   package var service: ServiceName
   package var at: WallTime
   package var kind: Kind
+  /// Given when it is recorded; until then it has none.
+  package var id = EventID.none
   package init(service: ServiceName, at: WallTime, kind: Kind) {
     self.service = service
     self.at = at
@@ -66,54 +68,56 @@ package struct Occurrence: Hashable, Sendable {
     case mainMoved(run: RunID, pid: Int32)
   }
 
-  /// Stable, for machines: `io.guardian` events and the journal's GUARDIAN_EVENT field.
-  package var name: String {
+  package var event: EventName {
     switch kind {
-    case .started: "started"
-    case .ready: "ready"
-    case .check(_, _, let passing, _): passing ? "check-passing" : "check-failing"
-    case .settled: "settled"
-    case .ended: "ended"
-    case .strike: "strike"
-    case .lateDeath: "late-death"
-    case .escalated: "escalated"
-    case .deescalated: "de-escalated"
-    case .backingOff: "backing-off"
-    case .repairStarted: "repair-started"
-    case .repairEnded: "repair-ended"
-    case .beforeStart: "before-start"
-    case .beforeStartEnded: "before-start-ended"
-    case .quarantined: "quarantined"
-    case .trialFailed: "trial-failed"
-    case .pluginsOff: "plugins-off"
-    case .pluginsOn: "plugins-on"
-    case .pluginRetryFailed: "plugin-retry-failed"
-    case .released: "released"
-    case .held: "held"
-    case .holdEnded: "hold-ended"
-    case .reset: "reset"
-    case .requested: "requested"
-    case .stopped: "stopped"
-    case .finished: "finished"
-    case .waiting: "waiting"
-    case .waitingFor: "waiting-for"
-    case .standingDown: "standing-down"
-    case .notCounted: "not-counted"
-    case .observed: "observed"
-    case .stuck: "stuck"
-    case .volatile: "volatile"
-    case .resumed: "resumed"
-    case .commonCause: "common-cause"
-    case .commonCauseEnded: "common-cause-ended"
-    case .internalError: "internal-error"
-    case .reloading: "reloading"
-    case .reloaded: "reloaded"
-    case .reloadFailed: "reload-failed"
-    case .leaving: "leaving"
-    case .watchdogSet: "watchdog-set"
-    case .mainMoved: "main-moved"
+    case .started: .started
+    case .ready: .ready
+    case .check(_, _, let passing, _): passing ? .checkPassing : .checkFailing
+    case .settled: .settled
+    case .ended: .ended
+    case .strike: .strike
+    case .lateDeath: .lateDeath
+    case .escalated: .escalated
+    case .deescalated: .deescalated
+    case .backingOff: .backingOff
+    case .repairStarted: .repairStarted
+    case .repairEnded: .repairEnded
+    case .beforeStart: .beforeStart
+    case .beforeStartEnded: .beforeStartEnded
+    case .quarantined: .quarantined
+    case .trialFailed: .trialFailed
+    case .pluginsOff: .pluginsOff
+    case .pluginsOn: .pluginsOn
+    case .pluginRetryFailed: .pluginRetryFailed
+    case .released: .released
+    case .held: .held
+    case .holdEnded: .holdEnded
+    case .reset: .reset
+    case .requested: .requested
+    case .stopped: .stopped
+    case .finished: .finished
+    case .waiting: .waiting
+    case .waitingFor: .waitingFor
+    case .standingDown: .standingDown
+    case .notCounted: .notCounted
+    case .observed: .observed
+    case .stuck: .stuck
+    case .volatile: .volatile
+    case .resumed: .resumed
+    case .commonCause: .commonCause
+    case .commonCauseEnded: .commonCauseEnded
+    case .internalError: .internalError
+    case .reloading: .reloading
+    case .reloaded: .reloaded
+    case .reloadFailed: .reloadFailed
+    case .leaving: .leaving
+    case .watchdogSet: .watchdogSet
+    case .mainMoved: .mainMoved
     }
   }
+
+  /// Stable, for machines: `io.guardian` events and the journal's GUARDIAN_EVENT field.
+  package var name: String { event.rawValue }
 }
 
 /// `1 process`, `2 processes`.
