@@ -147,7 +147,7 @@ private func encode(_ backtrace: CrashReport.Backtrace, into json: inout JSONWri
   json.endObject()
 }
 
-private func cut(_ text: String, _ most: Int) -> String {
+func cut(_ text: String, _ most: Int) -> String {
   text.utf8.count <= most ? text : String(text.prefix(most / 4)) + "…"
 }
 

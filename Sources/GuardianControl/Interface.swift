@@ -168,6 +168,16 @@ package let supervisorInterface = """
   # those of guardianctl(1), CRASH REPORTS.
   method GetCrash(id: string) -> (report: object)
 
+  # One transition of a service. 'id', 16 hexadecimal digits, is its own for ever, and greater than that of every event
+  # before it; 'name' is a word and 'details' has what is particular to it: see guardianctl(1), EVENTS.
+  type Event (id: string, at: string, service: string, name: string, text: string, details: object)
+
+  # Events, oldest first, at most 256 in one reply: call it with 'more'. Of the named services (a name '@shop' means all of
+  # the group shop), or of all. 'since' is a time, 'after' an event's id; without either the newest 1000 are told, or with
+  # 'follow' the newest 10. With 'follow' the replies go on, one or more for each event to come, until the client goes away.
+  # A client that does not read is not waited for: 'missed' says how many events were left out before those of the reply.
+  method Events(names: ?[]string, since: ?string, after: ?string, follow: ?bool) -> (events: []Event, missed: ?int)
+
   method Summary() -> (line: string, state: string, warnings: []string, diagnostics: []Diagnostic)
 
   method GetVersion() -> (version: string, guarantees: [string]string)

@@ -126,6 +126,26 @@ package enum Reply {
     }
   }
 
+  /// Events, oldest first.
+  ///
+  /// - Parameter missed: How many a follower that did not read in time has not been told of, before these.
+  package static func events(
+    _ events: some Sequence<EventRecord>, missed: Int = 0, continues: Bool, into bytes: inout [UInt8]
+  ) {
+    message(into: &bytes, continues: continues) { json in
+      json.key("events")
+      json.beginArray()
+      for event in events { encode(event, into: &json) }
+      json.endArray()
+      if missed > 0 {
+        json.key("missed")
+        json.integer(missed)
+      }
+    }
+  }
+  /// Events in one reply, and those of the past that are told where nobody says since when.
+  package static let eventsAtOnce = 256, eventsShown = 1000, eventsBeforeFollowing = 10
+
   package static func summary(_ summary: DaemonSummary, into bytes: inout [UInt8]) {
     message(into: &bytes) { encode(summary, into: &$0) }
   }

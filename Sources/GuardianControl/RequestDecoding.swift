@@ -131,6 +131,22 @@ private func supervisorCall(
     let id = try text(p, "id")
     guard isCrashID(id) else { throw .invalidParameter("id") }
     return .crash(id: id)
+  case "Events":
+    try only(p, ["names", "since", "after", "follow"])
+    var events = EventsRequest(follow: try flag(p, "follow", default: false))
+    if let list = p?["names"], !list.isNull {
+      guard let strings = list.strings else { throw .invalidParameter("names") }
+      events.names = strings
+    }
+    if let since = p?["since"], !since.isNull {
+      guard let text = since.string, let time = wallTime(text) else { throw .invalidParameter("since") }
+      events.since = time
+    }
+    if let after = p?["after"], !after.isNull {
+      guard let id = after.string.flatMap({ EventID($0) }) else { throw .invalidParameter("after") }
+      events.after = id
+    }
+    return .events(events)
   case "Summary":
     try only(p, [])
     return .summary
@@ -155,6 +171,12 @@ package func isCrashID(_ text: String) -> Bool {
       default: false
       }
     }
+}
+
+/// As `appendRFC3339` writes it.
+private func wallTime(_ text: String) -> WallTime? {
+  var text = text
+  return text.withUTF8 { WallTime(rfc3339: $0) }
 }
 
 private func text(_ object: JSONValue?, _ key: StaticString) throws(ControlError) -> String {

@@ -24,15 +24,32 @@ package enum ControlRequest: Hashable, Sendable {
   case crashes(name: String?)
   /// One report, by the beginning of its id.
   case crash(id: String)
+  /// Events, oldest first; with `follow` also those to come, for as long as the client stays.
+  case events(EventsRequest)
   case summary
   case version
 
   /// Whether it changes anything, and so needs more than the right to look.
   package var changesSomething: Bool {
     switch self {
-    case .list, .plan, .crashes, .crash, .summary, .version, .reload(.dryRun): false
+    case .list, .plan, .crashes, .crash, .events, .summary, .version, .reload(.dryRun): false
     case .start, .stop, .restart, .release, .reset, .hold, .reload, .reloadService, .upgrade, .resetGuardian: true
     }
+  }
+}
+
+/// Which events. With neither `since` nor `after`: the newest.
+package struct EventsRequest: Hashable, Sendable {
+  /// Empty: of all services.
+  package var names: [String] = []
+  package var since: WallTime?
+  package var after: EventID?
+  package var follow = false
+  package init(names: [String] = [], since: WallTime? = nil, after: EventID? = nil, follow: Bool = false) {
+    self.names = names
+    self.since = since
+    self.after = after
+    self.follow = follow
   }
 }
 

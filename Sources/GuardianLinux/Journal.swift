@@ -64,10 +64,14 @@ package final class JournalRecords {
   }
   deinit { close(descriptor) }
 
+  /// Longer ones would have to be handed over as a file, which no record of guardian's is worth.
+  package static let largest = 8192
+
+  /// A field that does not fit into `largest` bytes is left out.
   /// - Returns: False where the record was lost: journald is gone, or its queue is full.
   package func send(_ fields: [(String, String)]) -> Bool {
     var bytes: [UInt8] = []
-    for (name, value) in fields {
+    for (name, value) in fields where bytes.count + name.utf8.count + value.utf8.count + 10 <= Self.largest {
       bytes += name.utf8
       if value.utf8.contains(UInt8(ascii: "\n")) {
         bytes.append(UInt8(ascii: "\n"))

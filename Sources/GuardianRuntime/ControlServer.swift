@@ -40,6 +40,7 @@ final class ControlServer {
     case upgrade(oneway: Bool)
     /// The store is being asked.
     case history(oneway: Bool)
+    case events(EventReader)
     var isNothing: Bool { if case .nothing = self { true } else { false } }
   }
 
@@ -52,12 +53,17 @@ final class ControlServer {
   private var ownOrders: [RequestID: (Fleet.Answer) -> Void] = [:]
   private var nextClient = 0
   private var nextRequest: UInt64 = 0
+  private var stream = EventStream()
+  /// Clients that are told of events to come.
+  private var followers: Set<Int> = []
   private var timer: EventSource?
   private var directorySource: EventSource?
   private var missing = false
 
   /// An operator has one, a fleet tool some; the rest is a mistake or an attack, and the idlest goes first.
   private static let most = 256
+  /// These wait for what may never come, and so are counted apart; each costs its descriptor and little else.
+  private static let mostFollowers = 1024
   /// A list goes on when less than this is unsent, so a client that does not read costs this and one chunk.
   private static let outputBound = 65_536
   /// For the rest of a request, and for reading what it was sent.
@@ -106,6 +112,7 @@ final class ControlServer {
   func handOver(into snapshot: inout TakeOver) {
     snapshot.listener = TakeOver.Held(path: path, descriptor: listener.descriptor)
     snapshot.lastRequest = nextRequest
+    snapshot.lastEvent = shell.lastEvent
     for (_, client) in clients.sorted(by: { $0.key < $1.key }) {
       var carried = TakeOver.Client(descriptor: client.socket.descriptor)
       carried.input = client.connection.unread ?? []
@@ -120,6 +127,12 @@ final class ControlServer {
       // A question to the store is asked anew, by whoever is told so.
       case .reload(let oneway), .history(let oneway): carried.waits = .reload(oneway: oneway)
       case .upgrade(let oneway): carried.waits = .upgrade(oneway: oneway)
+      case .events(let reader):
+        if reader.follows, case .live = reader.stage {
+          carried.waits = .events(names: reader.query.services.map(\.text), after: reader.query.after)
+        } else {
+          carried.waits = .reload(oneway: false)
+        }
       }
       snapshot.clients.append(carried)
     }
@@ -145,6 +158,12 @@ final class ControlServer {
         client.answering = .list(names.compactMap { ServiceName($0) }, next: next, missing: missing, brief: brief)
       case .reload(let oneway): client.answering = .reload(oneway: oneway)
       case .upgrade(let oneway): client.answering = .upgrade(oneway: oneway)
+      case .events(let names, let after):
+        // What came about on the way from one program to the next is in the history.
+        let reader = EventReader(names.compactMap { ServiceName($0) }, follows: true, more: true, isOpen: true)
+        reader.query.after = after
+        client.answering = .events(reader)
+        followers.insert(key)
       }
       guard
         let source = try? shell.loop.onIO(
@@ -172,7 +191,7 @@ final class ControlServer {
         }
       case .reload, .history:
         finish(client) { Reply.error(.failed(reason: "guardian itself was exchanged meanwhile; ask again"), into: &$0) }
-      case .nothing, .order, .list: break
+      case .nothing, .order, .list, .events: break
       }
       if clients[key] === client { go(on: key, client) }
     }
@@ -191,7 +210,7 @@ final class ControlServer {
     var oneway = false
     switch client.answering {
     case .upgrade(let silent), .reload(let silent), .history(let silent): oneway = silent
-    case .nothing, .order, .list: break
+    case .nothing, .order, .list, .events: break
     }
     client.answering = .nothing
     if !oneway { reply(&client.output) }
@@ -211,8 +230,8 @@ final class ControlServer {
 
   private func add(_ socket: ClientSocket) {
     let now = SystemClocks.monotonic()
-    if clients.count >= Self.most, let idlest = idlest() { close(idlest) }
-    guard clients.count < Self.most else {
+    if clients.count - followers.count >= Self.most, let idlest = idlest() { close(idlest) }
+    guard clients.count - followers.count < Self.most else {
       _ = socket.write(Reply.error(.busy(reason: "\(clients.count) connections are open already"))[...])
       return
     }
@@ -241,6 +260,7 @@ final class ControlServer {
 
   private func close(_ key: Int) {
     guard let client = clients.removeValue(forKey: key) else { return }
+    followers.remove(key)
     if case .order(let request, _, _) = client.answering {
       waiting[request] = nil
       shell.abandon(request)
@@ -280,13 +300,14 @@ final class ControlServer {
     }
     let owes = client.unsent > 0 || (client.answering.isNothing && client.connection.hasBytes)
     if !isPermitted(client.socket.peer) { return armTimer() }
-    let now = SystemClocks.monotonic()
+    let before = client.deadline
     if owes {
-      if client.deadline == nil || client.progressed { client.deadline = now + Self.patience }
+      if client.deadline == nil || client.progressed { client.deadline = SystemClocks.monotonic() + Self.patience }
     } else {
       client.deadline = nil
     }
-    armTimer()
+    // Looking through all clients is not for each of a thousand that are told the same.
+    if client.deadline != before { armTimer() }
   }
 
   private func isListing(_ client: Client) -> Bool { if case .list = client.answering { true } else { false } }
@@ -317,6 +338,16 @@ final class ControlServer {
       case .list:
         nextChunk(client)
         return true
+      case .events(let reader):
+        switch reader.stage {
+        case .asking: return false
+        case .due:
+          nextPage(reader, key)
+          return false
+        case .live:
+          stream.read(reader, into: &client.output, until: client.sent + Self.outputBound)
+          return reader.position < stream.end
+        }
       case .nothing: break
       }
       switch client.connection.next() {
@@ -394,6 +425,7 @@ final class ControlServer {
         default: Reply.error(.failed(reason: "several reports have an id that begins with \(id)"), into: &bytes)
         }
       }
+    case .events(let asked): events(asked, call, key, client)
     case .summary: reply { Reply.summary(shell.daemonSummary, into: &$0) }
     case .version: reply { Reply.version(shell.version, into: &$0) }
     }
@@ -416,6 +448,102 @@ final class ControlServer {
         }
       }
       go(on: key, client)
+    }
+  }
+
+  // MARK: Events
+
+  private func events(_ asked: EventsRequest, _ call: ControlCall, _ key: Int, _ client: Client) {
+    if call.oneway { return }
+    func refuse(_ error: ControlError) { Reply.error(error, into: &client.output) }
+    var names: [ServiceName] = []
+    var unknown: String?
+    for text in asked.names {
+      if text.hasPrefix("@") {
+        let members = ServiceName(String(text.dropFirst())).map(shell.names) ?? []
+        if members.isEmpty { return refuse(.noSuchService(name: text)) }
+        names += members
+      } else if let name = ServiceName(text) {
+        // One that is not known any more may still have its history.
+        if !shell.knows(name) { unknown = unknown ?? text }
+        names.append(name)
+      } else {
+        return refuse(.noSuchService(name: text))
+      }
+    }
+    if asked.follow {
+      if !call.more { return refuse(.expectedMore) }
+      if followers.count >= Self.mostFollowers {
+        return refuse(.busy(reason: "\(followers.count) clients follow the events already"))
+      }
+      followers.insert(key)
+    }
+    let isOpen = asked.since == nil && asked.after == nil
+    let reader = EventReader(names, follows: asked.follow, more: call.more, isOpen: isOpen)
+    reader.unknown = unknown
+    reader.query.since = asked.since
+    reader.query.after = asked.after ?? .none
+    if isOpen { reader.query.newest = asked.follow ? Reply.eventsBeforeFollowing : Reply.eventsShown }
+    client.answering = .events(reader)
+    nextPage(reader, key)
+  }
+
+  private func nextPage(_ reader: EventReader, _ key: Int) {
+    reader.stage = .asking
+    // The answer has all that was recorded before the question; from here on the stream has it.
+    reader.position = stream.end
+    reader.missed = 0
+    shell.store.ask(.events(reader.query)) { [weak self] answer in
+      guard let self, let client = clients[key], case .events(let current) = client.answering, current === reader
+      else { return }
+      hear(answer, reader, key, client)
+      go(on: key, client)
+    }
+  }
+
+  private func hear(_ answer: HistoryAnswer, _ reader: EventReader, _ key: Int, _ client: Client) {
+    func end(_ error: ControlError) {
+      client.answering = .nothing
+      followers.remove(key)
+      Reply.error(error, into: &client.output)
+    }
+    var page = EventPage()
+    switch answer {
+    case .events(let found): page = found
+    case .unavailable(let why):
+      guard reader.follows, reader.isOpen else { return end(.failed(reason: "the history cannot be read: \(why)")) }
+    case .crashes, .reports: return end(.failed(reason: "the history gave another answer than asked for"))
+    }
+    if page.events.isEmpty, !page.more, let unknown = reader.unknown { return end(self.unknown(unknown)) }
+    if page.more, !reader.more { return end(.expectedMore) }
+    if !page.events.isEmpty { reader.unknown = nil }
+    reader.query.after = max(reader.query.after, page.after)
+    reader.query.newest = nil
+    reader.stage = page.more ? .due : .live
+    Reply.events(
+      page.events.lazy.map {
+        EventRecord(
+          id: $0.id, at: $0.at, service: $0.service, name: $0.name, text: $0.sentence, details: $0.details)
+      }, continues: page.more || reader.follows, into: &client.output)
+    if !page.more, !reader.follows { client.answering = .nothing }
+  }
+
+  /// What has happened in a turn. Those who follow are written to when the loop comes to them, which is after all that
+  /// is more urgent.
+  func publish(_ occurrences: [Occurrence]) {
+    guard !occurrences.isEmpty else { return }
+    guard !followers.isEmpty else { return stream.clear() }
+    for occurrence in occurrences { stream.append(occurrence) }
+    stream.trim(
+      followers.lazy.compactMap { [clients] key in
+        if case .events(let reader)? = clients[key]?.answering { reader } else { nil }
+      })
+    for key in followers {
+      guard let client = clients[key], case .events(let reader) = client.answering, case .live = reader.stage,
+        !client.waits.contains(.write)
+      else { continue }
+      client.waits.insert(.write)
+      client.source?.wait(for: client.waits)
     }
   }
 

@@ -2,13 +2,18 @@ import GuardianLinux
 import GuardianModel
 
 /// Guardian's own records: to the journal with fields where systemd started it, else as lines on standard error.
+/// What happens to a service goes to the journal in either case, where there is one, but never twice.
 ///
 /// Never waits for a reader; what is lost is counted and told when there is room again.
 final class OwnLog {
   /// As syslog(3) numbers them.
   enum Priority: Int { case error = 3, warning = 4, notice = 5, info = 6 }
 
+  /// Where guardian's own words go; nil: to standard error.
   private let journal: JournalRecords?
+  /// Of events alone, where `journal` is nil.
+  private let events: JournalRecords?
+  private var eventsLost = 0
   private let colour: Bool
   private(set) var dropped = 0
 
@@ -16,15 +21,34 @@ final class OwnLog {
     // The journal is the place only if standard error leads there: whoever redirects it wants to read it there.
     let underJournal = environmentVariable("JOURNAL_STREAM").map { $0 == Journal.streamName(of: 2) } ?? false
     journal = underJournal ? JournalRecords() : nil
+    events = journal == nil ? JournalRecords() : nil
     colour = StandardError.isTerminal && (environmentVariable("NO_COLOR") ?? "").isEmpty
   }
 
   func record(_ occurrence: Occurrence) {
-    var fields = [("GUARDIAN_SERVICE", occurrence.service.text), ("GUARDIAN_EVENT", occurrence.name)]
-    if let run = occurrence.kind.run { fields.append(("GUARDIAN_RUN", run.description)) }
+    let sentence = occurrence.sentence
+    let fields = journal != nil || events != nil ? occurrence.journalFields : []
     write(
-      occurrence.kind.priority, subject: occurrence.service.text, occurrence.sentence, at: occurrence.at,
+      occurrence.kind.priority, subject: occurrence.service.text, sentence, at: occurrence.at,
       fields: fields, tint: occurrence.kind.tint)
+    guard let events else { return }
+    if eventsLost > 0,
+      events.send(
+        Self.entry(.warning, "guardian", "\(eventsLost) events were lost: the journal did not take them", []))
+    {
+      eventsLost = 0
+    }
+    if !events.send(Self.entry(occurrence.kind.priority, occurrence.service.text, sentence, fields)) { eventsLost += 1 }
+  }
+
+  private static func entry(
+    _ priority: Priority, _ subject: String, _ sentence: String, _ fields: [(String, String)]
+  ) -> [(String, String)] {
+    let sentence = printable(sentence, atMost: 2048)
+    return [
+      ("MESSAGE", subject == "guardian" ? sentence : "\(subject): \(sentence)"),
+      ("PRIORITY", String(priority.rawValue)), ("SYSLOG_IDENTIFIER", "guardian"),
+    ] + fields
   }
 
   /// About guardian itself.
@@ -48,14 +72,8 @@ final class OwnLog {
     _ priority: Priority, _ subject: String, _ sentence: String, _ wall: WallTime, _ fields: [(String, String)],
     _ tint: String
   ) -> Bool {
+    if let journal { return journal.send(Self.entry(priority, subject, sentence, fields)) }
     let sentence = printable(sentence, atMost: 2048)
-    if let journal {
-      return journal.send(
-        [
-          ("MESSAGE", subject == "guardian" ? sentence : "\(subject): \(sentence)"),
-          ("PRIORITY", String(priority.rawValue)), ("SYSLOG_IDENTIFIER", "guardian"),
-        ] + fields)
-    }
     let time = SystemClocks.timeOfDay(wall)
     let line =
       colour
@@ -83,25 +101,39 @@ func printable(_ text: String, atMost limit: Int) -> String {
   return result
 }
 
-extension Occurrence.Kind {
-  fileprivate var run: RunID? {
-    switch self {
-    case .started(let run, _, _, _), .ready(let run), .settled(let run, _), .check(let run, _, _, _): run
-    case .ended(let end): end.run
-    case .repairStarted(let hook, _, _), .repairEnded(let hook, _, _), .beforeStart(let hook),
-      .beforeStartEnded(let hook, _):
-      hook
-    case .reloading(let run, _), .reloaded(let run), .reloadFailed(let run, _), .leaving(let run),
-      .watchdogSet(let run, _), .mainMoved(let run, _):
-      run
-    case .strike, .lateDeath, .escalated, .deescalated, .backingOff, .quarantined, .trialFailed, .pluginsOff,
-      .pluginsOn, .pluginRetryFailed, .released, .held, .holdEnded, .reset, .requested, .stopped, .finished, .waiting,
-      .waitingFor, .standingDown, .notCounted, .observed, .stuck, .volatile, .resumed, .commonCause,
-      .commonCauseEnded, .internalError:
-      nil
+extension Occurrence {
+  /// Beside MESSAGE and PRIORITY, for `journalctl GUARDIAN_SERVICE=web`. Bounded: an entry is a few KiB.
+  var journalFields: [(String, String)] {
+    var fields = [
+      ("MESSAGE_ID", event.messageID), ("GUARDIAN_SERVICE", service.text), ("GUARDIAN_EVENT", name),
+      ("GUARDIAN_EVENT_ID", id.description),
+    ]
+    var room = 4096
+    func add(_ key: String, _ value: String) {
+      let value = printable(value, atMost: 512)
+      room -= key.utf8.count + value.utf8.count
+      if room >= 0 { fields.append((key, value)) }
     }
+    for (key, value) in details {
+      let name = "GUARDIAN_" + key.uppercased()
+      switch value {
+      case .text(let text):
+        add(name, text)
+        // As systemd names it in its own entries about a unit's run, and as the run has it in its environment.
+        if key == "run" { add("INVOCATION_ID", text) }
+      case .number(let number):
+        add(name, String(number))
+        // journald looks up whose process that is.
+        if key == "pid" { add("OBJECT_PID", String(number)) }
+      case .flag(let flag): add(name, flag ? "yes" : "no")
+      case .list(let list): add(name, list.joined(separator: " "))
+      }
+    }
+    return fields
   }
+}
 
+extension Occurrence.Kind {
   fileprivate var priority: OwnLog.Priority {
     switch self {
     case .quarantined, .internalError, .stuck, .commonCause: .error

@@ -37,6 +37,8 @@ final class Shell {
   /// What the store remembers of services that have not been added yet.
   private var stored: [ServiceName: StoredRecord]
   private var openRuns: [RunEntry]
+  /// The id that was given last.
+  private(set) var lastEvent: EventID
   /// What the guardian before this one had noticed, until it has been told to the fleet.
   private var commonCauseBefore: CommonCause?
   private var graceShortage: String?
@@ -167,6 +169,7 @@ final class Shell {
     self.takeOver = takeOver
     stored = remembered.services
     openRuns = remembered.openRuns
+    lastEvent = max(remembered.lastEvent, takeOver?.lastEvent ?? .none)
     sameBoot = remembered.bootID == BootID.current()
     if sameBoot { commonCauseBefore = remembered.meta[Self.commonCauseKey].flatMap(CommonCause.init(text:)) }
     loop = try EventLoop()
@@ -318,7 +321,10 @@ final class Shell {
         perform(.forget, for: id)
       // Said when it has been done: a start does not wait for the words about the death before it.
       case .act(let id, .record(let occurrence)):
-        records.append(occurrence)
+        lastEvent = lastEvent.next(at: occurrence.at)
+        var event = occurrence
+        event.id = lastEvent
+        records.append(event)
         runs.facts[id]?.remember(occurrence.kind)
         if case .settled(let run, _) = occurrence.kind {
           evidence.settled(id)
@@ -353,6 +359,7 @@ final class Shell {
       if case .volatile = storeState { answered += saves.map { ($0.id, $0.ticket) } }
     }
     for occurrence in records { log.record(occurrence) }
+    control.publish(records)
   }
 
   /// What came of an action at once is heard with the time at which it came: a run's window begins with its own exec, and

@@ -35,6 +35,8 @@ package struct TakeOver: Hashable, Sendable {
   package var host = Host()
   /// The last number given to a request.
   package var lastRequest: UInt64 = 0
+  /// The newest that was given.
+  package var lastEvent = EventID.none
 
   /// Something with a path and an open descriptor.
   package struct Held: Hashable, Sendable {
@@ -103,6 +105,8 @@ package struct TakeOver: Hashable, Sendable {
       case list(names: [String], next: Int, missing: [String], brief: Bool)
       case reload(oneway: Bool)
       case upgrade(oneway: Bool)
+      /// It has been told all up to `after`, and follows what comes.
+      case events(names: [String], after: EventID)
     }
     package var descriptor: Int32
     package var input: [UInt8] = []
@@ -183,6 +187,7 @@ extension TakeOver {
     for client in clients { body.nested(9, client.fields) }
     body.nested(10, host.fields)
     body.number(11, lastRequest)
+    body.number(17, lastEvent.number)
     for argument in arguments { body.text(15, argument) }
     for socket in sockets { body.nested(16, socket.fields) }
     body.number(12, at.monotonic.nanoseconds)
@@ -227,6 +232,7 @@ extension TakeOver {
       case 9: clients.append(try Client(value))
       case 10: host = try Host(value)
       case 11: lastRequest = try number(value)
+      case 17: lastEvent = EventID(Int64(clamping: try number(value)))
       case 15: arguments.append(text(value))
       case 16: sockets.append(try PassedSocket(value))
       case 12: at.monotonic = Instant(nanoseconds: Int64(bitPattern: try number(value)))
@@ -408,13 +414,17 @@ extension TakeOver.Client {
     case .upgrade(let oneway):
       fields.number(5, 4)
       fields.flag(8, oneway)
+    case .events(let names, let after):
+      fields.number(5, 5)
+      for name in names { fields.text(7, name) }
+      fields.number(11, after.number)
     }
     return fields
   }
   fileprivate init(_ bytes: ArraySlice<UInt8>) throws(TakeOverFault) {
     self.init(descriptor: -1)
     var kind: UInt64 = 0, request: UInt64 = 0, names: [String] = [], missing: [String] = []
-    var oneway = false, brief = false
+    var oneway = false, brief = false, after = EventID.none
     try forEachField(bytes) { (tag, value) throws(TakeOverFault) in
       switch tag {
       case 1: descriptor = try GuardianRuntime.descriptor(value)
@@ -427,6 +437,7 @@ extension TakeOver.Client {
       case 8: oneway = try number(value) != 0
       case 9: missing.append(text(value))
       case 10: brief = try number(value) != 0
+      case 11: after = EventID(Int64(clamping: try number(value)))
       default: break
       }
     }
@@ -436,6 +447,7 @@ extension TakeOver.Client {
     case 2: waits = .list(names: names, next: 0, missing: missing, brief: brief)
     case 3: waits = .reload(oneway: oneway)
     case 4: waits = .upgrade(oneway: oneway)
+    case 5: waits = .events(names: names, after: after)
     default: throw TakeOverFault("the snapshot holds a client that waits for what this guardian does not know")
     }
     guard descriptor >= 0 else { throw TakeOverFault("the snapshot holds half an entry") }

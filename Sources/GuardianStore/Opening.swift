@@ -163,6 +163,7 @@ struct Opening {
     guard (0..<Int64.max / 2).contains(last) else {
       throw DatabaseError(code: SQLITE_CORRUPT, sentence: "the numbers of the events make no sense")
     }
+    contents.lastEvent = EventID(last)
     // Of what is not read now, a cut would show only when it is. With a log the file may rightly be the shorter one.
     let size = try connection.integer("PRAGMA page_count") * (try connection.integer("PRAGMA page_size"))
     let log = try directory.status(Directory.database + "-wal")?.st_size ?? 0

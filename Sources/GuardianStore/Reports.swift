@@ -61,17 +61,21 @@ package enum HistoryQuestion: Hashable, Sendable {
   case crashes(service: ServiceName?, limit: Int)
   /// The reports whose id, 32 hexadecimal digits, begins with this; two are enough to know that it is not unique.
   case report(idPrefix: String)
+  /// Oldest first, at most `EventQuery.limit` of them.
+  case events(EventQuery)
 }
 
 package enum HistoryAnswer: Hashable, Sendable {
   case crashes([CrashSummary])
   case reports([(RunID, [UInt8])])
+  case events(EventPage)
   case unavailable(why: String)
 
   package static func == (a: HistoryAnswer, b: HistoryAnswer) -> Bool {
     switch (a, b) {
     case (.crashes(let x), .crashes(let y)): x == y
     case (.reports(let x), .reports(let y)): x.map(\.0) == y.map(\.0) && x.map(\.1) == y.map(\.1)
+    case (.events(let x), .events(let y)): x == y
     case (.unavailable(let x), .unavailable(let y)): x == y
     default: false
     }
@@ -80,6 +84,7 @@ package enum HistoryAnswer: Hashable, Sendable {
     switch self {
     case .crashes(let list): hasher.combine(list)
     case .reports(let list): hasher.combine(list.map(\.0))
+    case .events(let page): hasher.combine(page)
     case .unavailable(let why): hasher.combine(why)
     }
   }
@@ -228,6 +233,7 @@ extension Connection {
         found.append((id, body))
       }
       return .reports(found)
+    case .events(let query): return .events(try events(query))
     }
   }
 }

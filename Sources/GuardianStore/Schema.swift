@@ -32,6 +32,8 @@ enum Schema {
       first INTEGER NOT NULL, last INTEGER NOT NULL, UNIQUE (service, signature));
     CREATE INDEX signature_last ON signature (last);
     """,
+    // `seq` has been the event's id since then, and is given by guardian.
+    "ALTER TABLE event ADD COLUMN details TEXT NOT NULL DEFAULT ''",
   ]
   static var version: Int64 { Int64(migrations.count) }
 

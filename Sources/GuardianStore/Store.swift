@@ -55,6 +55,8 @@ package final class Store {
     package var generation = 0
     /// Something that was recorded is gone, or cannot be trusted.
     package var lost = false
+    /// The newest in the history: whoever gives ids goes on behind it.
+    package var lastEvent = EventID.none
     package init() {}
   }
 

@@ -33,6 +33,8 @@ struct Contents {
   var meta: [String: String] = [:]
   var own: [String: String] = [:]
   var boots: [String: Now] = [:]
+  /// The newest in the history.
+  var lastEvent = EventID.none
   var notes: [String] = []
   var lost = false
 
@@ -145,18 +147,31 @@ extension Connection {
     }
   }
 
-  func write(_ event: Occurrence) throws(DatabaseError) {
+  /// - Returns: false if it is there already: an attempt that seemed to fail had written it.
+  func write(_ event: Occurrence) throws(DatabaseError) -> Bool {
     let sentence = event.sentence
-    let sum = Self.checksum(event: event.at.nanoseconds, event.service.text, event.name, sentence)
-    try prepare("INSERT INTO event (at, service, name, sentence, checksum) VALUES (?, ?, ?, ?, ?)").run(
-      .integer(event.at.nanoseconds), .text(event.service.text), .text(event.name), .text(sentence), .integer(sum))
+    let details = event.details.isEmpty ? "" : String(decoding: event.detailsJSON, as: UTF8.self)
+    let sum = Self.checksum(event: event.at.nanoseconds, event.service.text, event.name, sentence, details)
+    try prepare(
+      """
+      INSERT OR IGNORE INTO event (seq, at, service, name, sentence, checksum, details)
+      VALUES (nullif(?, 0), ?, ?, ?, ?, ?, ?)
+      """
+    ).run(
+      .integer(event.id.number), .integer(event.at.nanoseconds), .text(event.service.text), .text(event.name),
+      .text(sentence), .integer(sum), .text(details))
+    return changes == 1
   }
-  private static func checksum(event at: Int64, _ service: String, _ name: String, _ sentence: String) -> Int64 {
+  static func checksum(
+    event at: Int64, _ service: String, _ name: String, _ sentence: String, _ details: String
+  ) -> Int64 {
     Checksum.of("event") {
       $0.add(at)
       $0.add(service)
       $0.add(name)
       $0.add(sentence)
+      // Those of earlier versions have none.
+      if !details.isEmpty { $0.add(details) }
     }
   }
 

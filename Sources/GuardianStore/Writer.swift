@@ -251,6 +251,7 @@ final class Writer: @unchecked Sendable {
     loaded.orderly = contents.own[OwnKey.orderly] == "1"
     loaded.generation = Int(generation)
     loaded.lost = contents.lost
+    loaded.lastEvent = contents.lastEvent
     return loaded
   }
 
@@ -358,8 +359,7 @@ final class Writer: @unchecked Sendable {
         done.ended.insert(id)
       }
     }
-    for event in batch.events { try connection.write(event) }
-    done.events += batch.events.count
+    for event in batch.events where try connection.write(event) { done.events += 1 }
     // Not one by one, since the oldest and the newest are on different pages.
     let kept = shared.locked { $0.keptEvents }
     let slack = kept / 64

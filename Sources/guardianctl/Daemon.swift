@@ -111,6 +111,14 @@ final class Daemon {
   ///
   /// - Parameter patience: Seconds without a byte before guardian counts as unreachable; nil: as long as it takes.
   func replies(to request: ControlRequest, patience: Int32?, _ body: (ReplyBody) -> Void) throws(Fault) {
+    try follow(request, patience: patience) { reply in
+      body(reply)
+      return true
+    }
+  }
+
+  /// As above, as long as `body` wants more.
+  func follow(_ request: ControlRequest, patience: Int32?, _ body: (ReplyBody) -> Bool) throws(Fault) {
     while true {
       let decoded: Result<(body: ReplyBody, continues: Bool), ReplyFault>?
       do throws(FrameBuffer.Fault) {
@@ -120,8 +128,7 @@ final class Daemon {
       }
       switch decoded {
       case .success(let reply)?:
-        body(reply.body)
-        if !reply.continues { return }
+        if !body(reply.body) || !reply.continues { return }
       case .failure(let fault)?: throw .unreachable("cannot understand guardian's answer: \(fault.reason)")
       case nil: try receive(patience: patience)
       }

@@ -42,6 +42,7 @@ struct Program {
     case .plan: return plan(invocation)
     case .crashes: return crashes(invocation)
     case .logs: return logs(invocation)
+    case .events: return events(invocation)
     case .check: return check(invocation)
     case .upgrade: return upgrade(invocation)
     case .version: return version(invocation)
@@ -80,7 +81,7 @@ struct Program {
       case .summary(let told): summary = told
       // A stranger is told once, and shown out.
       case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-      case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .version: break
+      case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .events, .version: break
       }
       if invocation.json, !named { return try wholeList(daemon, list, summary) }
       try daemon.replies(to: list, patience: patience) { body in
@@ -89,7 +90,7 @@ struct Program {
           services += chunk
           missing += unknown
         case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .version: break
+        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
         }
       }
     } catch {
@@ -189,7 +190,7 @@ struct Program {
           continue
         case .error(let error): results.append(OrderResult(name: name, error: error))
         case .done(let note): results.append(OrderResult(name: name, note: note))
-        case .services, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .version: break
+        case .services, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
         }
       } catch {
         // What has been answered is true all the same.
@@ -206,7 +207,7 @@ struct Program {
         case .error(let error): results.append(OrderResult(name: name, error: error))
         // It was not when it was first asked for.
         case .done: results.append(OrderResult(name: name))
-        case .services, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .version: break
+        case .services, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
         }
       } catch {
         return fail(error, json: invocation.json) { Self.write(results, into: &$0) }
@@ -257,7 +258,7 @@ struct Program {
           for service in chunk where !names.contains(service.name) { names.append(service.name) }
           missing += unknown
         case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .version: break
+        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
         }
       }
     } catch {
@@ -287,7 +288,7 @@ struct Program {
     case .reset: return .reset(name: name, wait: wait)
     case .hold: return .hold(name: name, milliseconds: invocation.holdMilliseconds, wait: wait)
     case .reload: return .reloadService(name: name, wait: wait)
-    case .start, .status, .plan, .crashes, .logs, .check, .upgrade, .version, .help:
+    case .start, .status, .plan, .crashes, .logs, .events, .check, .upgrade, .version, .help:
       return .start(name: name, wait: wait)
     }
   }
@@ -345,7 +346,7 @@ struct Program {
       if invocation.json { json { encode(error, into: &$0) } }
       return error.exitCode
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .upgraded, .plan, .summary, .crashes, .crash, .version:
+    case .services, .done, .upgraded, .plan, .summary, .crashes, .crash, .events, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }
@@ -390,7 +391,7 @@ struct Program {
           complain("\(name): \(error.sentence)")
           if error.exitCode >= worst { failure = (error, name) }
           worst = max(worst, error.exitCode)
-        case .services, .done, .reloaded, .upgraded, .summary, .crashes, .crash, .version: break
+        case .services, .done, .reloaded, .upgraded, .summary, .crashes, .crash, .events, .version: break
         }
       }
     } else {
@@ -483,10 +484,66 @@ struct Program {
       }
       output.bytes += text
     case (.error(let error), _): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case (.services, _), (.done, _), (.reloaded, _), (.upgraded, _), (.plan, _), (.summary, _), (.version, _):
+    case (.services, _), (.done, _), (.reloaded, _), (.upgraded, _), (.plan, _), (.summary, _),
+      (.events, _), (.version, _):
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
     return ExitCode.done
+  }
+
+  private mutating func events(_ invocation: Invocation) -> Int32 {
+    var asked = EventsRequest(names: invocation.names, follow: invocation.follow)
+    switch invocation.since {
+    case nil: break
+    case .ago(let milliseconds)?:
+      asked.since = WallTime(
+        nanoseconds: Self.wallTime().nanoseconds.subtractingSaturating(Duration.milliseconds(milliseconds).nanoseconds))
+    case .time(let time)?: asked.since = time
+    case .event(let id)?: asked.after = id
+    }
+    let request = ControlRequest.events(asked)
+    var view = EventView(style: standardStyle())
+    var found: [EventRecord] = []
+    var refusal: ControlError?
+    var isHeard = true
+    do throws(Daemon.Fault) {
+      let daemon = try Daemon.connect(to: invocation.target)
+      try daemon.send([ControlCall(request, more: true)])
+      try daemon.follow(request, patience: asked.follow ? nil : patience) { body in
+        switch body {
+        case .events(let events, let missed):
+          if invocation.json, !asked.follow {
+            found += events
+            return true
+          }
+          if missed > 0 { output.bytes += invocation.json ? missedLine(missed) : view.renderMissed(missed) }
+          if invocation.json {
+            for event in events { output.bytes += eventLine(event) }
+          } else {
+            output.bytes += view.render(events)
+          }
+          // Whoever follows wants to see each as it comes, and a long past need not be kept.
+          isHeard = output.flush()
+          output.bytes = []
+          return isHeard
+        case .error(let error): refusal = error
+        case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .summary, .version: break
+        }
+        return true
+      }
+    } catch {
+      return fail(error, json: invocation.json)
+    }
+    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
+    if invocation.json, !asked.follow {
+      json { json in
+        json.key("events")
+        json.beginArray()
+        for event in found { encode(event, into: &json) }
+        json.endArray()
+      }
+    }
+    return isHeard ? ExitCode.done : ExitCode.failed
   }
 
   private static func wallTime() -> WallTime {
@@ -525,7 +582,7 @@ struct Program {
       }
       return ExitCode.done
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .reloaded, .plan, .summary, .crashes, .crash, .version:
+    case .services, .done, .reloaded, .plan, .summary, .crashes, .crash, .events, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }
@@ -560,7 +617,7 @@ struct Program {
       }
       return ExitCode.done
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .summary:
+    case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .events, .summary:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }

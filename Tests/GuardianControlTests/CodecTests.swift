@@ -49,7 +49,11 @@ import Testing
       .reset(name: "a", wait: false), .reloadService(name: "a", wait: false),
       .hold(name: "a", milliseconds: 0, wait: true), .reload(.apply), .reload(.dryRun), .reload(.restart),
       .upgrade, .resetGuardian, .plan(name: "a", fromStart: true), .crashes(name: nil), .crashes(name: "a"),
-      .crash(id: "00ffaa"), .summary, .version,
+      .crash(id: "00ffaa"), .events(EventsRequest()),
+      .events(
+        EventsRequest(
+          names: ["a", "@b"], since: WallTime(nanoseconds: 1_790_000_000_001_000_000), after: EventID(0x650_1234),
+          follow: true)), .summary, .version,
     ]
     var bytes: [UInt8] = []
     for request in requests { ControlCall(request, more: request == requests[0]).encode(into: &bytes) }
@@ -444,7 +448,8 @@ import Testing
       .restart(name: "a", wait: true), .release(name: "a", wait: true), .reset(name: "a", wait: true),
       .reloadService(name: "a", wait: true), .hold(name: "a", milliseconds: 1, wait: true), .reload(.restart), .upgrade,
       .resetGuardian,
-      .plan(name: "a", fromStart: true), .crashes(name: "a"), .crash(id: "00ffaa"), .summary,
+      .plan(name: "a", fromStart: true), .crashes(name: "a"), .crash(id: "00ffaa"),
+      .events(EventsRequest(names: ["a"], since: WallTime(nanoseconds: 0), after: EventID(1), follow: true)), .summary,
       .version,
     ]
     #expect(declared("method", in: supervisorInterface) == Set(requests.map(\.method)))

@@ -160,7 +160,7 @@ func guardianctl(
 }
 
 /// A guardian with the services of `zoo`, in chunks of two.
-private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
+func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
   FakeGuardian(in: scratch.path) { call in
     var bytes: [UInt8] = []
     switch call.request {
@@ -223,6 +223,15 @@ private func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
         Reply.error(.noSuchService(name: "nosuch"), into: &bytes)
       } else {
         Reply.crashes(name == "well" ? [] : [crashOfZoo], into: &bytes)
+      }
+    case .events(let asked):
+      if asked.names == ["nosuch"] {
+        Reply.error(.noSuchService(name: "nosuch"), into: &bytes)
+      } else {
+        // As a page of the past, then one that a follower has missed something before.
+        Reply.events([eventOfZoo], continues: true, into: &bytes)
+        Reply.events([EventRecord](), missed: asked.follow ? 7 : 0, continues: asked.follow, into: &bytes)
+        if asked.follow { Reply.events([eventOfZoo], continues: false, into: &bytes) }
       }
     case .crash(let id):
       if id == "ffffff" {

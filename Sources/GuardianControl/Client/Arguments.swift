@@ -1,4 +1,4 @@
-import GuardianModel
+package import GuardianModel
 
 /// What the command line asks for.
 package struct Invocation: Hashable, Sendable {
@@ -23,13 +23,20 @@ package struct Invocation: Hashable, Sendable {
   package var fromStart = false
   package var reload = ReloadMode.apply
   package var crashes = Crashes.list(nil)
-  /// `logs`: go on as more is written.
+  /// `logs`, `events`: go on with what comes.
   package var follow = false
   /// So many of the last lines; nil: as is usual.
   package var lines: Int?
   /// The beginning of a run's id.
   package var run: String?
+  package var since: Since?
   package init() {}
+
+  package enum Since: Hashable, Sendable {
+    case ago(milliseconds: Int64)
+    case time(WallTime)
+    case event(EventID)
+  }
 
   package enum Crashes: Hashable, Sendable {
     case list(String?)
@@ -51,7 +58,7 @@ extension Invocation {
     case .hold where holdMilliseconds == 0: return "hold ended"
     case .hold: return "held for \(shortTime(milliseconds: holdMilliseconds))"
     case .reload: return "reloaded"
-    case .status, .plan, .crashes, .logs, .check, .upgrade, .version, .help: return "done"
+    case .status, .plan, .crashes, .logs, .events, .check, .upgrade, .version, .help: return "done"
     }
   }
 }
@@ -148,6 +155,12 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     // A name given twice is one service.
     for name in words.dropFirst() where !invocation.names.contains(name) { invocation.names.append(name) }
   }
+  for case (.service, let value) in seen {
+    guard ServiceName(value) != nil else {
+      throw UsageFault(text: "--service '\(printable(value))' is no service's name")
+    }
+    if !invocation.names.contains(value) { invocation.names.append(value) }
+  }
   for case (.group, let value) in seen {
     guard ServiceName(value) != nil else { throw UsageFault(text: "--group '\(printable(value))' is no group's name") }
     if !invocation.names.contains("@" + value) { invocation.names.append("@" + value) }
@@ -199,7 +212,6 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
       }
       invocation.holdMilliseconds = milliseconds
     case .fromStart: invocation.fromStart = true
-    case .group: break  // among the names already
     case .follow: invocation.follow = true
     case .lines:
       guard let number = Int(value), (0...1_000_000).contains(number) else {
@@ -213,6 +225,14 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
         throw UsageFault(text: "--run '\(printable(value))' is not the id of a run: 4 to 32 digits of 0-9a-f")
       }
       invocation.run = value
+    case .since:
+      guard let since = parseSince(value) else {
+        throw UsageFault(
+          text: "--since '\(printable(value))' is no time; write it like 2h, 1d, 2026-03-01, 2026-03-01T12:00:00Z, "
+            + "or give the id of an event")
+      }
+      invocation.since = since
+    case .group, .service: break  // among the names already
     case .dryRun: try choose(.dryRun, &invocation)
     case .restart: try choose(.restart, &invocation)
     case .help, .version: break
@@ -251,6 +271,24 @@ private func choose(_ mode: ReloadMode, _ invocation: inout Invocation) throws(U
     throw UsageFault(text: "--dry-run and --restart exclude each other")
   }
   invocation.reload = mode
+}
+
+/// `2h` (ago), `2026-03-01`, `2026-03-01T12:00Z`, `2026-03-01T12:00:00Z`, with milliseconds, all of them UTC; or an event's
+/// id. Nil for anything else.
+package func parseSince(_ text: String) -> Invocation.Since? {
+  if let id = EventID(text) { return .event(id) }
+  if let milliseconds = parseMilliseconds(text) { return .ago(milliseconds: milliseconds) }
+  let whole = "0000-00-00T00:00:00.000Z"
+  let shortest = [10, 16, 19, 23]
+  var body = Substring(text)
+  let zone = body.hasSuffix("Z")
+  if zone { body = body.dropLast() }
+  // A date alone has no hour that a zone could be about.
+  guard shortest.contains(body.utf8.count), zone || body.utf8.count == 10, body.utf8.allSatisfy({ $0 < 0x80 }) else {
+    return nil
+  }
+  var full = body + whole.dropFirst(body.utf8.count)
+  return full.withUTF8 { WallTime(rfc3339: $0) }.map { .time($0) }
 }
 
 /// `500ms 10s 5min 2h 1d 1min30s`, as in the configuration; `0` needs no unit. Nil for anything else, or beyond Int64.

@@ -47,6 +47,23 @@ extension ControlCall {
     case .crash(let id):
       json.key("id")
       json.string(id)
+    case .events(let events):
+      if !events.names.isEmpty {
+        json.key("names")
+        json.strings(events.names)
+      }
+      if let since = events.since {
+        json.key("since")
+        json.time(since)
+      }
+      if let after = events.after {
+        json.key("after")
+        json.string(after.description)
+      }
+      if events.follow {
+        json.key("follow")
+        json.bool(true)
+      }
     case .reload(let mode) where mode != .apply:
       json.key("dry_run")
       json.bool(mode == .dryRun)
@@ -87,6 +104,7 @@ extension ControlRequest {
     case .plan: "Plan"
     case .crashes: "Crashes"
     case .crash: "GetCrash"
+    case .events: "Events"
     case .summary: "Summary"
     case .version: "GetVersion"
     }

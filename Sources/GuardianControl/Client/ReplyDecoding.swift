@@ -11,6 +11,7 @@ package enum ReplyBody: Hashable, Sendable {
   case crashes([CrashSummary])
   /// One whole report, as JSON.
   case crash([UInt8])
+  case events([EventRecord], missed: Int)
   case summary(DaemonSummary)
   case version(DaemonVersion)
   case error(ControlError)
@@ -120,6 +121,10 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
   case .crash:
     guard let report = p["report"], report.isObject, let bytes = report.serialized else { throw wrong("report") }
     return .crash(bytes)
+  case .events:
+    var list: [EventRecord] = []
+    try forEach(p, "events") { (o) throws(ReplyFault) in list.append(try event(o)) }
+    return .events(list, missed: Int(clamping: try optionalInteger(p, "missed") ?? 0))
   case .summary:
     var summary = DaemonSummary()
     summary.line = try text(p["line"], "line")
@@ -135,6 +140,14 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
     }
     return .version(version)
   }
+}
+
+private func event(_ o: JSONValue) throws(ReplyFault) -> EventRecord {
+  guard let id = EventID(try text(o["id"], "id")) else { throw wrong("id") }
+  guard let details = o["details"], details.isObject, let bytes = details.serialized else { throw wrong("details") }
+  return EventRecord(
+    id: id, at: try time(o["at"], "at"), service: try text(o["service"], "service"), name: try text(o["name"], "name"),
+    text: try text(o["text"], "text"), details: bytes)
 }
 
 private func crash(_ o: JSONValue) throws(ReplyFault) -> CrashSummary {

@@ -1,12 +1,13 @@
 /// Everything that guardianctl can be told to do. The order is that of the help text and of the manual.
 package enum Verb: String, CaseIterable, Hashable, Sendable {
-  case status, start, stop, restart, reload, release, reset, hold, plan, crashes, logs, check, upgrade, version, help
+  case status, start, stop, restart, reload, release, reset, hold, plan, crashes, logs, events, check, upgrade, version
+  case help
 
   package enum Names: Hashable, Sendable { case none, any, some }
 
   package var names: Names {
     switch self {
-    case .status, .reload, .crashes, .help: .any
+    case .status, .reload, .crashes, .events, .help: .any
     case .start, .stop, .restart, .release, .reset, .hold, .plan, .logs: .some
     case .check, .upgrade, .version: .none
     }
@@ -25,6 +26,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .plan: "show what would happen, and when, if it kept dying"
     case .crashes: "list the crashes; 'show ID' or 'export ID': one report"
     case .logs: "show what one service has written, from its files or the journal"
+    case .events: "list what has happened, or follow it"
     case .check: "check the configuration files, without a daemon"
     case .upgrade: "let a new program file of guardian take over; no service is touched"
     case .version: "show the versions, and which guarantees hold"
@@ -43,6 +45,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   case noWait = "--no-wait", untilBoot = "--until-boot", guardian = "--guardian", holdFor = "--for", fromStart =
     "--from-start"
   case group = "--group"
+  case since = "--since", service = "--service"
   case dryRun = "--dry-run", restart = "--restart"
   case follow = "--follow", lines = "--lines", run = "--run"
   case help = "--help", version = "--version"
@@ -51,8 +54,8 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   package var value: String? {
     switch self {
     case .runtime, .config: "DIR"
-    case .group: "NAME"
-    case .holdFor: "TIME"
+    case .group, .service: "NAME"
+    case .holdFor, .since: "TIME"
     case .lines: "N"
     case .run: "ID"
     case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .dryRun, .restart, .follow, .help, .version:
@@ -70,9 +73,11 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .guardian: [.reset]
     case .holdFor: [.hold]
     case .fromStart: [.plan]
-    case .group: [.status, .start, .stop, .restart, .release, .reset, .hold]
+    case .group: [.status, .start, .stop, .restart, .release, .reset, .hold, .events]
+    case .since, .service: [.events]
     case .dryRun, .restart: [.reload]
-    case .follow, .lines, .run: [.logs]
+    case .follow: [.logs, .events]
+    case .lines, .run: [.logs]
     }
   }
 
@@ -89,8 +94,10 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .holdFor: "how long to hold, as in 30min; 0s ends a hold"
     case .group: "all services of a group; the same as the name @NAME"
     case .fromStart: "plan from zero, not from the present state"
+    case .since: "a time, how long ago, or the id of an event"
+    case .service: "of this service; the same as a name"
     case .dryRun: "show what a reload would change, and change nothing"
-    case .follow: "go on as more is written"
+    case .follow: "go on as more is written, or happens"
     case .lines: "so many of the last lines; 100, and of one run all, where nothing is said"
     case .run: "of this run only; the beginning of its id is enough"
     case .restart: "also restart what runs on as it was started, and wait"
