@@ -254,8 +254,8 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .quarantined:
       """
-      Neither restarts nor repairs nor a start without plugins have helped, or the damage is one that they cannot cure. Nothing
-      of it runs any more but a trial now and then.
+      Neither restarts nor repairs nor a start without plugins have helped, or the damage is one that they cannot cure.
+      Nothing of it runs any more but a trial now and then.
 
       Look at why, mend it, then let it out:
 
@@ -341,8 +341,8 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .volatile:
       """
-      The record of the service could not be written in time, and guardian goes on without. After a crash of guardian, or of the
-      machine, it may know less than it does now. Look at the disk of the state directory.
+      The record of the service could not be written in time, and guardian goes on without. After a crash of guardian, or
+      of the machine, it may know less than it does now. Look at the disk of the state directory.
       """
     case .resumed:
       """
