@@ -24,7 +24,7 @@ extension Programs {
       let ids = all.compactMap(\.["id"].string)
       #expect(ids.count == all.count && ids == ids.sorted() && Set(ids).count == ids.count)
       let mine = try await events(guardian, "x")
-      #expect(mine.map { $0["name"].string } == ["started", "ready", "ended", "strike", "backing-off"], "\(mine)")
+      #expect(mine.map { $0["name"].string } == ["started", "ended", "strike", "backing-off"], "\(mine)")
       let ended = try #require(mine.first { $0["name"].string == "ended" })
       #expect(ended["details"]["cause"].string == "exit" && ended["details"]["code"].int == 3, "\(ended)")
       #expect(ended["details"]["run"].string == mine.first?["details"]["run"].string)
