@@ -52,6 +52,9 @@ final class EvidenceTable {
     /// Parts that have not come.
     var missing = 0
     var waiters: [() -> Void] = []
+    var isOpen = true
+    /// Deaths of the same kind that came while it was open, and have no report of their own.
+    var repeated: [WallTime] = []
     init(_ report: CrashReport, pid: Int32, until: Instant) {
       self.report = report
       self.pid = pid
@@ -60,7 +63,8 @@ final class EvidenceTable {
   }
 
   private unowned let shell: Shell
-  private var pending: [ServiceID: Pending] = [:]
+  /// Of each service in the order of the deaths; few, see `openAtOnce`.
+  private var pending: [ServiceID: [Pending]] = [:]
   private(set) var last: [ServiceID: Last] = [:]
   private var timer: EventSource?
   private var bodies = 0
@@ -74,6 +78,8 @@ final class EvidenceTable {
   /// Another death of the same kind within this is only counted.
   private static let flood = Duration.milliseconds(300)
   private static let kernelLog = "kernel log"
+  /// Of one service.
+  private static let openAtOnce = 4, repeatsOpen = 10_000
   /// Of all reports that are kept for hooks.
   private static let bodiesKept = 16 << 20
 
@@ -118,8 +124,6 @@ final class EvidenceTable {
 
   /// Begins the report of a death; `examined` follows, in this turn where there is nothing to wait for.
   func examine(_ begun: CrashReport, for service: ServiceID) {
-    // One that is still open is about an earlier run: there is no more time for it.
-    complete(service)
     let facts = shell.runs.facts[service]
     let remains = facts?.remains?.run == begun.end.run ? facts?.remains : nil
     facts?.remains = nil
@@ -134,6 +138,14 @@ final class EvidenceTable {
         ], now: SystemClocks.now())
       return shell.post(service, .examined(begun.end.run, last.finding))
     }
+    let open = pending[service] ?? []
+    if let same = open.last, same.report.end.status == begun.end.status,
+      same.report.end.crashClass == begun.end.crashClass, same.repeated.count < Self.repeatsOpen
+    {
+      same.repeated.append(begun.end.at)
+      return shell.post(service, .examined(begun.end.run, Finding()))
+    }
+    if open.count >= Self.openAtOnce, let oldest = open.first { complete(oldest, service) }
     var report = begun
     if let remains {
       report.usage = remains.usage
@@ -142,19 +154,19 @@ final class EvidenceTable {
       if let group = remains.group { report.memory = group.groups.memoryEvidence(group.name) }
     }
     let pid = remains?.pid ?? 0
-    let open = Pending(report, pid: pid, until: now + Self.patience)
-    pending[service] = open
-    open.missing = 1  // Nothing completes it while its parts are being asked for.
-    if pid > 0 { askForBacktrace(open, service) }
-    askForOutput(open, service)
-    askForChanges(open, service)
-    arrived(open, service)
+    let begun = Pending(report, pid: pid, until: now + Self.patience)
+    pending[service, default: []].append(begun)
+    begun.missing = 1  // Nothing completes it while its parts are being asked for.
+    if pid > 0 { askForBacktrace(begun, service) }
+    askForOutput(begun, service)
+    askForChanges(begun, service)
+    arrived(begun, service)
     armTimer()
   }
 
   private func arrived(_ open: Pending, _ service: ServiceID) {
     open.missing -= 1
-    if open.missing <= 0, pending[service] === open { complete(service) }
+    if open.missing <= 0, open.isOpen { complete(open, service) }
   }
 
   private func askForOutput(_ open: Pending, _ service: ServiceID) {
@@ -167,7 +179,7 @@ final class EvidenceTable {
     let end = open.report.end
     let since = WallTime(nanoseconds: end.at.nanoseconds.subtractingSaturating(end.uptime.nanoseconds))
     shell.outputTable.lastOutput(of: end.run, service: service, since: since) { [weak self, weak open] output in
-      guard let self, let open, pending[service] === open else { return }
+      guard let self, let open, open.isOpen else { return }
       open.report.output = output
       arrived(open, service)
     }
@@ -176,7 +188,7 @@ final class EvidenceTable {
   private func askForChanges(_ open: Pending, _ service: ServiceID) {
     open.missing += 1
     let accepted = shell.changes.compare(service, open.report) { [weak self, weak open] comparison in
-      guard let self, let open, pending[service] === open else { return }
+      guard let self, let open, open.isOpen else { return }
       open.comparison = comparison
       arrived(open, service)
     }
@@ -208,7 +220,7 @@ final class EvidenceTable {
       found.dumpsGoToSystemd = wantsDump && found.backtrace == nil && CoreDumps.goToSystemd
       return found
     }) { [weak self, weak open] found in
-      guard let self, let open, pending[service] === open else { return }
+      guard let self, let open, open.isOpen else { return }
       take(found, into: open, core: core)
       if found.dumpsGoToSystemd { askForDump(open, service) }
       arrived(open, service)
@@ -256,7 +268,7 @@ final class EvidenceTable {
         "MESSAGE_ID=fc2e22bc6ee647b6b90729ab34a250b1", "COREDUMP_PID=\(pid)", "_BOOT_ID=\(boot)",
       ])
     query.ask(until: open.until) { [weak self, weak open] bytes in
-      guard let self, let open, pending[service] === open else { return true }
+      guard let self, let open, open.isOpen else { return true }
       let found = bytes.withUnsafeBufferPointer { parseCoredumpEntry($0, pid: pid, bootID: boot, since: started) }
       guard var found else { return false }
       found.access = found.access ?? open.report.backtrace.access
@@ -270,27 +282,35 @@ final class EvidenceTable {
 
   private func giveUpLate() {
     let now = SystemClocks.monotonic()
-    for (service, open) in pending where open.until <= now {
+    for (service, open) in pending.flatMap({ service, list in list.map { (service, $0) } }) where open.until <= now {
       if open.missing > 0, open.report.backtrace.frames.isEmpty, open.report.backtrace.missing == "not looked for" {
         open.report.backtrace.missing = "none came within \(Self.patience.description)"
       }
       if open.report.output.missing == "not captured" {
         open.report.output.missing = "not known within \(Self.patience.description)"
       }
-      complete(service)
+      complete(open, service)
     }
     armTimer()
   }
 
   private func armTimer() {
-    if let first = pending.values.map(\.until).min() { timer?.arm(at: first.nanoseconds) } else { timer?.disarm() }
+    if let first = pending.values.compactMap({ $0.first?.until }).min() {
+      timer?.arm(at: first.nanoseconds)
+    } else {
+      timer?.disarm()
+    }
   }
 
   /// Guardian goes down, or another program of it takes over: what is there has to do.
-  func completeAll() { for service in Array(pending.keys) { complete(service) } }
+  func completeAll() { for service in Array(pending.keys) { completeAll(of: service) } }
 
-  private func complete(_ service: ServiceID) {
-    guard let open = pending.removeValue(forKey: service) else { return }
+  private func completeAll(of service: ServiceID) { for open in pending[service] ?? [] { complete(open, service) } }
+
+  private func complete(_ open: Pending, _ service: ServiceID) {
+    open.isOpen = false
+    pending[service]?.removeAll { $0 === open }
+    if pending[service]?.isEmpty ?? false { pending[service] = nil }
     var report = open.report
     let finer = refined(report.end, lines: report.output.lines, access: report.backtrace.access)
     if let finer { report.end.crashClass = finer }
@@ -319,6 +339,13 @@ final class EvidenceTable {
           crashClass: report.end.crashClass.rawValue, cause: report.end.cause.name, text: report.end.description,
           body: body)
       ], now: SystemClocks.now())
+    if let first = open.repeated.first, let last = open.repeated.last {
+      shell.store.submit(
+        counted: [
+          CountedDeaths(
+            service: report.service, signature: signature, count: open.repeated.count, first: first, last: last)
+        ], now: SystemClocks.now())
+    }
     remember(report, finding, body, for: service)
     shell.post(service, .examined(report.end.run, finding))
     for waiter in open.waiters { waiter() }
@@ -357,7 +384,7 @@ final class EvidenceTable {
 
   /// `then` runs when the report of the service's last death is complete: at once where none is open.
   func whenComplete(_ service: ServiceID, then: @escaping () -> Void) {
-    if let open = pending[service] { open.waiters.append(then) } else { then() }
+    if let open = pending[service]?.last { open.waiters.append(then) } else { then() }
   }
 
   /// The last report's document; empty: there is none any more.
@@ -379,7 +406,7 @@ final class EvidenceTable {
   }
 
   func forget(_ service: ServiceID) {
-    complete(service)
+    completeAll(of: service)
     if let last = last.removeValue(forKey: service) { bodies -= last.body.count }
   }
 }
