@@ -13,7 +13,7 @@ struct Figures {
 
 private func childrenTime() -> Double {
   var usage = rusage()
-  getrusage(RUSAGE_CHILDREN, &usage)
+  getrusage(RUSAGE_CHILDREN.rawValue, &usage)
   return Double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
     + Double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6
 }
