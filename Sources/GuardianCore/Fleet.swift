@@ -193,6 +193,8 @@ package struct Fleet: Sendable {
     governor.set(spec, now: now.monotonic)
     moveLine(now)
   }
+  /// What is told by all services together.
+  private var noticeBudget = NoticeBudget()
   /// How many services wait for the governor.
   package var inLine: Int { governor.waiting }
 
@@ -200,6 +202,7 @@ package struct Fleet: Sendable {
     var turn = Turn(now: now, random: random)
     turn.allowance = governor.allowance(now: now.monotonic)
     turn.frozen = causes.isFrozen(now.boot)
+    turn.noticesLeft = noticeBudget.left(now: now.boot)
     return turn
   }
 
@@ -244,12 +247,15 @@ package struct Fleet: Sendable {
     // One notice for one cause: whoever is told by the same program is told once.
     var told: [[String]] = []
     for service in services {
-      guard let machine = machines[service], let command = machine.spec.notices[.onCommonCause],
+      guard let command = machines[service]?.spec.notices[.onCommonCause],
         !told.contains(command)
       else { continue }
       told.append(command)
       var turn = Turn(now: turn.now, random: random)
-      machine.notify(.onCommonCause, reason: cause.sentence, &turn)
+      turn.noticesLeft = noticeBudget.left(now: turn.now.boot)
+      machines[service]?.notify(
+        .onCommonCause, about: Fingerprint.of(cause.sentence.utf8), reason: cause.sentence, &turn)
+      noticeBudget.spend(turn.noticesTold, now: turn.now.boot)
       random = turn.random
       output += turn.actions.map { .act(ServiceID(service), $0) }
     }
@@ -404,6 +410,7 @@ package struct Fleet: Sendable {
 
   private mutating func absorb(_ turn: inout Turn, _ index: Int) {
     random = turn.random
+    noticeBudget.spend(turn.noticesTold, now: turn.now.boot)
     let id = ServiceID(index)
     var forgotten = false
     for action in turn.actions {

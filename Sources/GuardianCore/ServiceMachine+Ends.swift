@@ -212,7 +212,7 @@ extension ServiceMachine {
     if !run.wasReady { turn.milestones.append(.failed(end.description)) }
     phase = .stopped
     examine(end, of: run, &turn)
-    if end.crashClass != .clean { notify(.onCrash, reason: end.description, &turn) }
+    if end.crashClass != .clean { notify(.onCrash, about: end.sameness, reason: end.description, &turn) }
     if run.superseded {
       careful = true
       lateDeath(end, run, &turn)
@@ -392,7 +392,9 @@ extension ServiceMachine {
     record.strikes = 0
     if !observing { record.triesOnStep = 0 }
     note(.escalated(from: from, to: to, skipped: skipped), &turn)
-    notify(.onEscalation, reason: "step \(from.rawValue) → \(to.rawValue): \(end.description)", &turn)
+    notify(
+      .onEscalation, about: Self.sameness(from, to),
+      reason: "step \(from.rawValue) → \(to.rawValue): \(end.description)", &turn)
     if to == .quarantine {
       quarantine("strike \(strikes) on step \(from.rawValue); the last end: \(end.description)", &turn)
     } else {
@@ -422,8 +424,10 @@ extension ServiceMachine {
     save()
     note(.quarantined(reason: why, trialIn: delay), &turn)
     turn.milestones.append(.failed("quarantined: \(why)"))
-    notify(.onQuarantine, reason: why, &turn)
+    notify(.onQuarantine, about: Fingerprint.of(why.utf8), reason: why, &turn)
   }
+
+  static func sameness(_ from: Step, _ to: Step) -> UInt64 { Fingerprint.of("\(from.rawValue) \(to.rawValue)".utf8) }
 
   private mutating func quarantineOrTrialFailed(_ run: Run, _ why: String, _ turn: inout Turn) {
     if triesWhatChanged(&turn) { return }

@@ -406,7 +406,7 @@ extension ServiceMachine {
     note(.escalated(from: from, to: .safeMode, skipped: []), &turn)
     switchPluginsOff(&turn)
     reason = why
-    notify(.onEscalation, reason: why, &turn)
+    notify(.onEscalation, about: Self.sameness(from, .safeMode), reason: why, &turn)
   }
 
   // MARK: Begin

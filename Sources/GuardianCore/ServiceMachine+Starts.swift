@@ -328,7 +328,7 @@ extension ServiceMachine {
     reason = ""
     save()
     note(.settled(run: run.id, degraded: run.pluginsOff), &turn)
-    if recovered { notify(.onRecovery, reason: "settled", &turn) }
+    if recovered { notify(.onRecovery, about: 0, reason: "settled", &turn) }
   }
 
   func canStepDown(_ run: Run) -> Bool {
@@ -398,14 +398,23 @@ extension ServiceMachine {
     return surplus > 0 ? record.lateDeaths[surplus - 1] + spec.late.within + .nanoseconds(1) : nil
   }
 
-  func notify(_ kind: NoticeKind, reason: String, _ turn: inout Turn) {
+  /// Tells whoever `notices` names, unless they have been told the same just now; see `NoticeLog`.
+  ///
+  /// - Parameter about: What makes it the same as another of its kind.
+  mutating func notify(_ kind: NoticeKind, about: UInt64, reason: String, _ turn: inout Turn) {
     guard let command = spec.notices[kind] else { return }
+    let left = kind.isUrgent ? turn.noticesLeft.urgent : turn.noticesLeft.usual
+    let hasRoom = turn.noticesTold < left
+    guard let suppressed = notices.admit(kind, about: about, now: turn.now.boot, hasRoom: hasRoom) else { return }
+    turn.noticesTold += 1
+    var context = hookContext(reason: reason)
+    context.suppressed = suppressed
     let id = turn.random.runID()
     turn.actions.append(
       .notify(
         HookRequest(
           id: id, purpose: .notice(kind), kind: .run(command), identity: nil, timeout: .seconds(60),
-          context: hookContext(reason: reason))))
+          context: context)))
   }
 
   func hookContext(reason: String) -> HookContext {

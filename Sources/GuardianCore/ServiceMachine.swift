@@ -114,6 +114,7 @@ package struct ServiceMachine: Hashable, Sendable {
   package internal(set) var health: Health?
   /// The evidence of the last death is being gathered.
   package internal(set) var examination: Examination?
+  var notices = NoticeLog()
   /// The number of the last probe.
   var lastProbe: UInt64 = 0
 
@@ -304,6 +305,9 @@ package struct Turn {
   var standing = StartStanding.none
   /// Nil: as it was.
   var tally: Tally?
+  /// How many notices the host's limit leaves, and how many were told.
+  var noticesLeft = (usual: Int.max, urgent: Int.max)
+  var noticesTold = 0
   /// A common cause is going on: nothing is a strike, and nothing moves up.
   var frozen = false
   /// It has settled, or was found settled; it has had what would be a strike.

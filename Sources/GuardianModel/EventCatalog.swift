@@ -1,7 +1,7 @@
 /// The number of an event: in the order in which they happened, and its own for ever.
 ///
-/// Microseconds since 1970, moved on where two would have the same or the clock was set back: so it needs no store to be
-/// unique, also over a restart of guardian. Events of earlier versions have small numbers.
+/// Microseconds since 1970, moved on where two would have the same or the clock was set back: so it needs no store to
+/// be unique, also over a restart of guardian. Events of earlier versions have small numbers.
 package struct EventID: Hashable, Comparable, Sendable, CustomStringConvertible {
   package var number: Int64
   package init(_ number: Int64) { self.number = number }
@@ -180,8 +180,8 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     switch self {
     case .started:
       """
-      It has been executed as pid @GUARDIAN_PID@. It counts as settled when it is ready, its startup window is over and its
-      checks pass; a death before that is a strike.
+      It has been executed as pid @GUARDIAN_PID@. It counts as settled when it is ready, its startup window is over
+      and its checks pass; a death before that is a strike.
       """
     case .ready:
       """
@@ -193,8 +193,8 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .checkFailing:
       """
-      The health check @GUARDIAN_CHECK@ has failed as often as its definition allows. The service is ended for it, which is
-      counted like any other death.
+      The health check @GUARDIAN_CHECK@ has failed as often as its definition allows. The service is ended for it,
+      which is counted like any other death.
       """
     case .settled:
       """
@@ -204,22 +204,22 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .ended:
       """
-      Its main process is gone: cause @GUARDIAN_CAUSE@, class @GUARDIAN_CLASS@. What became of it follows: a strike, a late
-      death, or an end that is not counted. Of a death that nobody asked for there is a report:
+      Its main process is gone: cause @GUARDIAN_CAUSE@, class @GUARDIAN_CLASS@. What became of it follows: a strike, a
+      late death, or an end that is not counted. Of a death that nobody asked for there is a report:
 
           guardianctl crashes @GUARDIAN_SERVICE@
       """
     case .strike:
       """
-      This death counts against the service. When the strikes of a step are used up, guardian goes one step further: restart,
-      repair, safe-mode, quarantine. What would come next:
+      This death counts against the service. When the strikes of a step are used up, guardian goes one step further:
+      restart, repair, safe-mode, quarantine. What would come next:
 
           guardianctl plan @GUARDIAN_SERVICE@
       """
     case .lateDeath:
       """
-      It died after it had settled, and not more often than `late` in its definition allows: it is restarted at once, and no
-      strike is counted.
+      It died after it had settled, and not more often than `late` in its definition allows: it is restarted at once,
+      and no strike is counted.
       """
     case .escalated:
       """
@@ -237,12 +237,13 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .repairStarted:
       """
-      The repair @GUARDIAN_HOOK@ of its definition runs; the service is started when all repairs of this round are over.
+      The repair @GUARDIAN_HOOK@ of its definition runs; the service is started when all repairs of this round are
+      over.
       """
     case .repairEnded:
       """
-      A repair that failed does not keep the next one, or the start, from happening. One that exits with 125 says that the
-      damage cannot be repaired: the service is quarantined.
+      A repair that failed does not keep the next one, or the start, from happening. One that exits with 125 says that
+      the damage cannot be repaired: the service is quarantined.
       """
     case .beforeStart:
       """
@@ -254,8 +255,8 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .quarantined:
       """
-      Neither restarts nor repairs nor a start without plugins have helped, or the damage is one that they cannot cure.
-      Nothing of it runs any more but a trial now and then.
+      Neither restarts nor repairs nor a start without plugins have helped, or the damage is one that they cannot
+      cure. Nothing of it runs any more but a trial now and then.
 
       Look at why, mend it, then let it out:
 
@@ -267,13 +268,13 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .trialFailed:
       """
-      It was started out of quarantine to see whether it works again, and it does not. It stays in quarantine; the time to the
-      next trial doubles.
+      It was started out of quarantine to see whether it works again, and it does not. It stays in quarantine; the
+      time to the next trial doubles.
       """
     case .pluginsOff:
       """
-      It is started without @GUARDIAN_PLUGINS@, to find out whether it can live without them. They are due to be tried again
-      after `plugins.retry-after`.
+      It is started without @GUARDIAN_PLUGINS@, to find out whether it can live without them. They are due to be tried
+      again after `plugins.retry-after`.
       """
     case .pluginsOn:
       """
@@ -281,7 +282,8 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .pluginRetryFailed:
       """
-      It was started with its plugins again and did not settle. They are off again; the time to the next retry doubles.
+      It was started with its plugins again and did not settle. They are off again; the time to the next retry
+      doubles.
       """
     case .released:
       """
@@ -315,8 +317,8 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .waiting:
       """
-      It could not be started for want of something that guardian or the machine lacks. That is no fault of the service and no
-      strike; it is tried again.
+      It could not be started for want of something that guardian or the machine lacks. That is no fault of the
+      service and no strike; it is tried again.
       """
     case .waitingFor:
       """
@@ -336,13 +338,13 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .stuck:
       """
-      They are still there after SIGKILL, since the kernel holds them: most often a file system or a device that does not
-      answer. The service is not started before they are gone.
+      They are still there after SIGKILL, since the kernel holds them: most often a file system or a device that does
+      not answer. The service is not started before they are gone.
       """
     case .volatile:
       """
-      The record of the service could not be written in time, and guardian goes on without. After a crash of guardian, or
-      of the machine, it may know less than it does now. Look at the disk of the state directory.
+      The record of the service could not be written in time, and guardian goes on without. After a crash of guardian,
+      or of the machine, it may know less than it does now. Look at the disk of the state directory.
       """
     case .resumed:
       """
@@ -350,8 +352,8 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .commonCause:
       """
-      So many services began to loop within so short a time that one cause for all of them is likely: a disk, a network, a
-      database. While it lasts no service moves a step up.
+      So many services began to loop within so short a time that one cause for all of them is likely: a disk, a
+      network, a database. While it lasts no service moves a step up.
       """
     case .commonCauseEnded:
       """
@@ -359,8 +361,8 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
     case .internalError:
       """
-      Something that must not be has been found in guardian. This service is held, so that no harm comes of it; all others go
-      on. Please report it, with the lines of the journal before this one.
+      Something that must not be has been found in guardian. This service is held, so that no harm comes of it; all
+      others go on. Please report it, with the lines of the journal before this one.
       """
     case .reloading:
       """
@@ -420,8 +422,8 @@ package enum EventValue: Hashable, Sendable {
 }
 
 extension Occurrence {
-  /// What is particular to this kind, in order: the members of an event's `details`, and with GUARDIAN_ before them and in
-  /// capitals the journal's fields. Durations are in milliseconds.
+  /// What is particular to this kind, in order: the members of an event's `details`, and with GUARDIAN_ before them and
+  /// in capitals the journal's fields. Durations are in milliseconds.
   package var details: [(key: String, value: EventValue)] {
     func text(_ key: String, _ value: String) -> (key: String, value: EventValue) { (key, .text(value)) }
     func number(_ key: String, _ value: some BinaryInteger) -> (key: String, value: EventValue) {
@@ -509,8 +511,8 @@ extension Occurrence {
     [("stage", .text(failure.stage.name)), ("errno", .number(Int64(failure.errno)))]
   }
 
-  /// `details` as one JSON object: the same bytes in the store and on the wire. Each text is cut at 512 bytes, a list at
-  /// 64 elements.
+  /// `details` as one JSON object: the same bytes in the store and on the wire. Each text is cut at 512 bytes, a list
+  /// at 64 elements.
   package var detailsJSON: [UInt8] {
     var out: [UInt8] = [UInt8(ascii: "{")]
     for (index, detail) in details.enumerated() {

@@ -49,6 +49,8 @@ package struct HookContext: Hashable, Sendable {
   package var end: End?
   /// For notices: the occurrence in words.
   package var reason: String
+  /// For notices: how many were left out since the last of its kind, or for want of room.
+  package var suppressed = 0
   /// For a reload: the main process, as MAINPID.
   package var mainPid: Int32?
   package init(

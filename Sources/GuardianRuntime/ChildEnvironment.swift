@@ -67,6 +67,7 @@ struct ChildEnvironment {
     self["GUARDIAN_STRIKES"] = String(context.strikes)
     self["GUARDIAN_HOOK"] = request.purpose.name
     self["GUARDIAN_REASON"] = printable(context.reason, atMost: 1024)
+    if case .notice = request.purpose { self["GUARDIAN_SUPPRESSED"] = String(context.suppressed) }
     if let pid = context.mainPid { self["MAINPID"] = String(pid) }
     guard let end = context.end else { return }
     self["GUARDIAN_CAUSE"] = end.cause.name

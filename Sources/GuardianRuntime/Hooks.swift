@@ -334,6 +334,10 @@ func crashJSON(_ request: HookRequest, report: [UInt8] = []) -> [UInt8] {
   json.strings(context.disabledPlugins)
   json.key("reason")
   json.string(printable(context.reason, atMost: 4096))
+  if case .notice = request.purpose {
+    json.key("suppressed")
+    json.integer(context.suppressed)
+  }
   json.key("end")
   if let end = context.end {
     json.beginObject()

@@ -48,6 +48,8 @@ struct Checker {
     var spec: ServiceSpec
     var wanted: Wanted3
     var gone = false
+    /// When notices were told, of late.
+    var notices: [Nanoseconds] = []
     var heldUntil: Nanoseconds?
     var step = Step.restart
     var strikes = 0
@@ -580,7 +582,8 @@ struct Checker {
       models[index].hookTimedOut = false
     case .signalHook(let hook, _):
       if models[index].hook == hook, now >= models[index].hookDue { models[index].hookTimedOut = true }
-    case .notify, .watch, .look, .enter: break
+    case .notify(let hook): try told(hook, index, now: now, boot: boot)
+    case .watch, .look, .enter: break
     case .examine(let report):
       try check(report.end.run == models[index].run, index, now, "a look into another run's death")
       models[index].examinedSince = now
@@ -606,6 +609,20 @@ struct Checker {
       models[index].gone = true
       models[index].badSince = nil
       began.removeAll { $0.service == index }
+    }
+  }
+
+  /// Nobody is flooded with words about one service.
+  private mutating func told(
+    _ hook: HookRequest, _ index: Int, now: Nanoseconds, boot: Nanoseconds
+  ) throws(Violation) {
+    models[index].notices.removeAll { boot - $0 >= NoticeLog.quiet.nanoseconds }
+    models[index].notices.append(boot)
+    switch hook.purpose {
+    case .notice(.onQuarantine), .notice(.onCommonCause): break
+    default:
+      try check(
+        models[index].notices.count <= NoticeLog.perService, index, now, "a flood of notices about one service")
     }
   }
 

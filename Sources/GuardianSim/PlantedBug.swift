@@ -33,6 +33,8 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case thawed
   /// What guardian itself has restored is taken for an operator's cure.
   case ownCure = "own-cure"
+  /// Each notice is told a dozen times.
+  case noticeFlood = "notice-flood"
 }
 
 /// The fleet under test, with or without a planted bug. Without one it adds nothing.
@@ -136,6 +138,8 @@ struct Subject {
       case (.thawed, .commonCause):
         fleet.watchCommonCauses(nil, now: now)
         fleet.watchCommonCauses(cause, now: now)
+      case (.noticeFlood, .act(_, .notify)):
+        for _ in 1..<12 { changed.append(item) }
       case (.lostAnswer, .answer):
         if once(in: 20) { continue }
       default: break

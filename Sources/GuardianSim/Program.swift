@@ -259,7 +259,7 @@ struct SpecMaker {
       spec.backoff.factor = 3
     }
     if dice.chance(50) { spec.start = .manual }
-    if dice.chance(50) { spec.notices = [.onCrash: ["/bin/notice"], .onQuarantine: ["/bin/notice"]] }
+    if dice.chance(200) { spec.notices = [.onCrash: ["/bin/notice"], .onQuarantine: ["/bin/notice"]] }
     return spec
   }
 }

@@ -79,6 +79,7 @@ import Testing
       bug: .probeInverted,
       says: ["check that is not passing", "no say yet", "a check has failed, and the run goes on"]),
     Case(bug: .doubleRate, says: ["more starts than", "under way at once"]),
+    Case(bug: .noticeFlood, says: ["a flood of notices"]),
     Case(bug: .thawed, says: ["during a common cause"]),
     Case(bug: .ownCure, says: ["released by guardian's own restoration"]),
     Case(bug: .emptiedTooSoon, says: ["processes of the run before are left", "is left"]),
@@ -102,6 +103,6 @@ import Testing
 
   @Test func `knows every planted bug by a name for the command line`() {
     for bug in PlantedBug.allCases { #expect(PlantedBug(rawValue: bug.rawValue) == bug) }
-    #expect(PlantedBug.allCases.count == 15)
+    #expect(PlantedBug.allCases.count == 16)
   }
 }

@@ -34,6 +34,20 @@ extension Programs {
       #expect(try facts["journal-priority"].contains("guardian.service"))
     }
 
+    @Test func `an event is one entry of the journal, with its facts as fields, and journalctl -x explains it`() throws {
+      let entry = try JSON(try facts["journal-event"])
+      #expect(entry["MESSAGE"].string?.hasPrefix("chatty: started, pid ") ?? false, "\(entry)")
+      #expect(entry["_SYSTEMD_UNIT"].string == "guardian.service" && entry["_TRANSPORT"].string == "journal")
+      #expect(entry["GUARDIAN_SERVICE"].string == "chatty" && entry["GUARDIAN_EVENT"].string == "started")
+      #expect(entry["MESSAGE_ID"].string?.utf8.count == 32 && entry["GUARDIAN_EVENT_ID"].string?.utf8.count == 16)
+      #expect(entry["GUARDIAN_RUN"].string?.utf8.count == 32 && entry["GUARDIAN_KIND"].string == "ordinary")
+      #expect(entry["PRIORITY"].string == "6" && entry["GUARDIAN_PID"].string == entry["OBJECT_PID"].string)
+      try expect("journal-event-once", "1")
+      try expect("catalog-taken-in", "")
+      let text = try facts["journal-explained"]
+      #expect(text.contains("Subject: chatty: settled") && text.contains("Strikes and delay are cleared"), "\(text)")
+    }
+
     @Test func `K1: systemctl reload returns when the new service is there`() throws {
       try expect("reload", "")
       let (state, status) = try facts["after-reload"].firstLineAndRest
