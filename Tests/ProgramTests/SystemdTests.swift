@@ -34,7 +34,8 @@ extension Programs {
       #expect(try facts["journal-priority"].contains("guardian.service"))
     }
 
-    @Test func `an event is one entry of the journal, with its facts as fields, and journalctl -x explains it`() throws {
+    @Test func `an event is one entry of the journal, with its facts as fields, and journalctl -x explains it`() throws
+    {
       let entry = try JSON(try facts["journal-event"])
       #expect(entry["MESSAGE"].string?.hasPrefix("chatty: started, pid ") ?? false, "\(entry)")
       #expect(entry["_SYSTEMD_UNIT"].string == "guardian.service" && entry["_TRANSPORT"].string == "journal")
