@@ -111,6 +111,8 @@ final class ChangeTable {
   /// The run is well with what it has found: that is kept as good.
   func settled(_ service: ServiceID, _ run: RunID) {
     known(service).failing = nil
+    // A state directory that is refused gets no copies either.
+    guard shell.store.hasDirectory else { return }
     settled.append(Blessing(service: service, run: run))
     blessNext()
   }

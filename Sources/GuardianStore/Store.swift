@@ -75,6 +75,8 @@ package final class Store {
 
   private let shared: Shared
   private let limits: Limits
+  /// False: nothing may be written into the state directory, by nobody.
+  package let hasDirectory: Bool
   private var asked: [UInt64: (HistoryAnswer) -> Void] = [:]
   private var lastQuestion: UInt64 = 0
 
@@ -87,6 +89,7 @@ package final class Store {
   ///   - vfs: SQLite's name of the file system layer; for tests.
   package init(directory: String?, bootID: String, limits: Limits = Limits(), vfs: String? = nil) {
     self.limits = limits
+    hasDirectory = directory != nil
     shared = Shared(limits: limits)
     guard let directory else {
       shared.give(up: "no state directory")
