@@ -38,17 +38,35 @@ package struct GoodCopies: Sendable {
     package var copiedAt: Int64?
     /// It is as guardian has put it there; what was there before is kept here. Empty: nothing was.
     package var restored: String?
+    /// The name of its content, where it has changed only just before this look: its times cannot tell then on which side of
+    /// a start a change lies.
+    package var freshContent: String?
   }
+
+  /// Nanoseconds. The clock of a file's times is behind by a tick.
+  private static let tick: Int64 = 20_000_000
+  /// What has changed that long before a look is fresh: a start follows its look sooner.
+  private static let fresh: Int64 = 1_000_000_000
 
   /// Looks at the files themselves and at what is known of them.
   package func look(at paths: [String]) -> [Sight] {
-    let entries = self.entries(), placed = placements()
+    let entries = self.entries(), placed = placements(), now = FileTimes.now()
     return paths.map { path in
-      let look = ExecutableLook(ofLink: path)
+      let (look, content) = Self.look(at: path, now)
       let entry = entries.first { $0.path == path }
       let own = placed.first { $0.path == path && $0.look == look }
-      return Sight(path: path, look: look, copiedAt: entry?.takenAt, restored: own?.backup)
+      return Sight(path: path, look: look, copiedAt: entry?.takenAt, restored: own?.backup, freshContent: content)
     }
+  }
+
+  private static func look(at path: String, _ now: Int64) -> (ExecutableLook?, String?) {
+    var status = stat()
+    guard lstat(path, &status) == 0 else { return (nil, nil) }
+    let look = ExecutableLook(status)
+    guard status.st_mode & S_IFMT == S_IFREG, status.st_size <= mostBytesOfFile,
+      FileTimes.changed(status) >= now - fresh, let bytes = FileText.read(path, limit: mostBytesOfFile)
+    else { return (look, nil) }
+    return (look, name(bytes))
   }
 
   private struct Entry: Hashable {
@@ -132,10 +150,10 @@ package struct GoodCopies: Sendable {
   ///
   /// - Parameters:
   ///   - start: When the run began, in nanoseconds since 1970.
-  ///   - before: How each looked before the start; empty: not known.
+  ///   - before: How they looked before the start; empty: not known.
   /// - Returns: Why some are not kept, by path.
   @discardableResult package func take(
-    _ paths: [String], start: Int64, before: [String: UInt64], now: Int64
+    _ paths: [String], start: Int64, before: [Sight], now: Int64
   ) -> [String: String] {
     let old = entries()
     var new: [Entry] = []
@@ -144,7 +162,7 @@ package struct GoodCopies: Sendable {
     for path in paths {
       let known = old.first { $0.path == path }
       do throws(Trouble) {
-        let (entry, bytes) = try read(path, start: start, before: before[path], now: now)
+        let (entry, bytes) = try read(path, start: start, before: before.first { $0.path == path }, now: now)
         guard total + entry.size <= Self.mostBytes else {
           throw Trouble("the files of the service take more than \(Self.mostBytes >> 20) MiB")
         }
@@ -173,19 +191,19 @@ package struct GoodCopies: Sendable {
   }
 
   private func read(
-    _ path: String, start: Int64, before: UInt64?, now: Int64
+    _ path: String, start: Int64, before: Sight?, now: Int64
   ) throws(Trouble) -> (Entry, [UInt8]?) {
     let place = try BackupPlace(path, 0, keptBytes: 0, verb: "keep", adverb: "")
     let changed = Trouble("it has changed since the run began")
     guard let parent = try place.openParent() else {
-      guard before == 0 else { throw changed }
+      guard let before, before.look == nil else { throw changed }
       return (Entry(path: path, content: "", size: 0, status: nil, takenAt: now), nil)
     }
     let raw = openat(parent.number, place.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
     if raw < 0 {
       if errno == ELOOP { throw Trouble("it is a symbolic link; name the file that it leads to") }
       guard errno == ENOENT else { throw Trouble("it cannot be read", errno: errno) }
-      guard before == 0 else { throw changed }
+      guard let before, before.look == nil else { throw changed }
       return (Entry(path: path, content: "", size: 0, status: nil, takenAt: now), nil)
     }
     let file = OwnedFD(adopting: raw)
@@ -196,9 +214,9 @@ package struct GoodCopies: Sendable {
       throw Trouble("it is larger than \(Self.mostBytesOfFile >> 20) MiB")
     }
     let look = ExecutableLook(status)
-    if let before, before != look.print { throw changed }
-    // The clock of a file's times is behind by a tick.
-    guard FileTimes.changed(status) < start - 20_000_000 else { throw changed }
+    if let before, before.look != look { throw changed }
+    let content = before?.freshContent
+    guard content != nil || FileTimes.changed(status) < start - Self.tick else { throw changed }
     guard let bytes = FileText.readAll(file.number, limit: Self.mostBytesOfFile) else {
       throw Trouble("it cannot be read", errno: errno)
     }
@@ -206,7 +224,9 @@ package struct GoodCopies: Sendable {
     guard fstat(file.number, &after) == 0, ExecutableLook(after) == look, bytes.count == Int(status.st_size),
       FileTimes.changed(after) == FileTimes.changed(status)
     else { throw changed }
-    return (Entry(path: path, content: Self.name(bytes), size: bytes.count, status: status, takenAt: now), bytes)
+    let name = Self.name(bytes)
+    if let content, content != name { throw changed }
+    return (Entry(path: path, content: name, size: bytes.count, status: status, takenAt: now), bytes)
   }
 
   /// Two prints of 64 bits, and the length: what is under that name is compared byte by byte all the same.
@@ -387,6 +407,12 @@ extension BackupPlace {
 
 /// Times of a file in nanoseconds since 1970.
 enum FileTimes {
+  /// By the same clock, nanoseconds since 1970. clock_gettime(2).
+  static func now() -> Int64 {
+    var moment = timespec()
+    clock_gettime(CLOCK_REALTIME, &moment)
+    return time(moment)
+  }
   /// Of its status: content, name, owner or mode.
   static func changed(_ status: stat) -> Int64 { time(status.st_ctim) }
   private static func time(_ moment: timespec) -> Int64 {

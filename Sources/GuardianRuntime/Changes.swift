@@ -10,7 +10,7 @@ final class ChangeTable {
   private final class Known {
     var sights: [GoodCopies.Sight] = []
     /// How the declared files looked before the start of this run.
-    var before: [String: UInt64] = [:]
+    var before: [GoodCopies.Sight] = []
     var beforeRun: RunID?
     /// Why a good copy has not been taken, by path.
     var untaken: [String: String] = [:]
@@ -66,7 +66,7 @@ final class ChangeTable {
     known.sights = sights
     if let run {
       known.beforeRun = run
-      known.before = Dictionary(sights.map { ($0.path, $0.look?.print ?? 0) }) { first, _ in first }
+      known.before = sights
     }
     shell.post(
       service,
@@ -122,7 +122,7 @@ final class ChangeTable {
     var copies: GoodCopies
     var look: StateLook
     var declared: [String]
-    var before: [String: UInt64]
+    var before: [GoodCopies.Sight]
     var start: Int64
     var now: Int64
   }
@@ -139,7 +139,7 @@ final class ChangeTable {
       let known = known(one.service)
       return Job(
         service: one.service, copies: copies(of: spec.name), look: look(at: spec), declared: spec.declaredFiles,
-        before: known.beforeRun == one.run ? known.before : [:], start: start, now: now.wall.nanoseconds)
+        before: known.beforeRun == one.run ? known.before : [], start: start, now: now.wall.nanoseconds)
     }
     guard !jobs.isEmpty else { return blessNext() }
     isBlessing = true

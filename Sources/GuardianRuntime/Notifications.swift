@@ -194,7 +194,8 @@ extension RunTable {
     leaders[pid] = nil
     byPid[pid] = run.id
     run.pid = pid
-    run.tracer = 0
+    run.tracer = nil
+    run.isTraced = false
     child.moveMain(to: process)
     watchEnd(of: process, run)
     shell.post(

@@ -24,8 +24,10 @@ final class Run {
   /// What was ordered before there was a process to signal, in order.
   var queued: [(Signal, set: Bool)] = []
   var sentKill = false
-  /// Who debugs it; 0: nobody, as far as is known.
-  var tracer: Int32 = 0
+  /// Who debugs it; nil: nobody, as far as is known, or somebody who is gone.
+  var tracer: Tracer?
+  /// As far as is known. Stays true if the debugger goes after it.
+  var isTraced = false
   /// The host's count of OOM kills when it was started.
   var oomKills: UInt64 = 0
   /// Its control group's; nil where nobody counts there.
@@ -162,8 +164,18 @@ final class RunTable {
     self.shell = shell
     drainTimer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in lookAtDraining() }
     tracers = TracerWatch(loop: shell.loop) { [unowned self] process, tracer in
-      if let id = byPid[process] { runs[id]?.tracer = tracer }
+      if let id = byPid[process], let run = runs[id] { traced(run, by: tracer) }
     }
+  }
+
+  /// - Parameter tracer: 0: nobody any more.
+  private func traced(_ run: Run, by tracer: Int32) {
+    // One that is dead has died before its tracer went, or with it.
+    func isAlive(_ run: Run) -> Bool { ProcessLook(run.pid).map { !$0.isDead } ?? false }
+    run.tracer = Tracer(tracer, loop: shell.loop) { [weak run] in
+      if let run, isAlive(run) { run.isTraced = false }
+    }
+    run.isTraced = run.tracer != nil || (tracer > 0 && !isAlive(run))
   }
 
   var isEmpty: Bool { runs.isEmpty }
@@ -474,6 +486,7 @@ final class RunTable {
 
   /// - Returns: False if the process is no main process of a run.
   func ended(_ end: ChildReaper.Ended, orphans: () -> Orphans) -> Bool {
+    tracers?.hear()
     guard let id = byPid[end.pid], let run = runs[id] else {
       if let id = leaders.removeValue(forKey: end.pid) { runs[id]?.child?.leaderEnded() }
       return false
@@ -498,7 +511,7 @@ final class RunTable {
     run.stage = .draining
     run.child?.mainEnded()
     let leftovers = run.child?.remaining(orphans) ?? 0
-    var death = Death(end.status, traced: TracerWatch.isThere(run.tracer), leftovers: leftovers)
+    var death = Death(end.status, traced: run.isTraced, leftovers: leftovers)
     if case .signal(.kill, _) = end.status, !run.sentKill { death.oom = outOfMemory(run) }
     facts(of: run.service).remains = EvidenceTable.Remains(
       run: id, pid: end.pid, usage: end.usage,

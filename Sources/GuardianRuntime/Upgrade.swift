@@ -318,7 +318,9 @@ extension Shell {
   /// The exchange has failed after the store was closed.
   func reopenStore() {
     storeSource?.cancel()
-    store = Store(directory: directories.state, bootID: BootID.current(), limits: Store.Limits())
+    // One that was refused still is.
+    store = Store(
+      directory: store.hasDirectory ? directories.state : nil, bootID: BootID.current(), limits: Store.Limits())
     // What it holds is what this shell has given it.
     for note in store.load().notes { log.note(.warning, note) }
     storeSource = try? loop.onIO(store.descriptor, .read, priority: .outcomes) { [unowned self] _ in storeAnswered() }

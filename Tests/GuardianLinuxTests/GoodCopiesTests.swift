@@ -16,7 +16,7 @@ import Testing
   }
 
   private var soon: Int64 { SystemClocks.now().wall.nanoseconds + 1_000_000_000 }
-  private func take(_ paths: [String], start: Int64? = nil, before: [String: UInt64] = [:]) -> [String: String] {
+  private func take(_ paths: [String], start: Int64? = nil, before: [GoodCopies.Sight] = []) -> [String: String] {
     copies.take(paths, start: start ?? soon, before: before, now: 1)
   }
   private func mode(_ path: String) -> stat {
@@ -63,14 +63,31 @@ import Testing
   @Test func `are not taken of what a run may not have read`() throws {
     let file = try scratch.file("etc/a", "good")
     #expect(take([file]).isEmpty)
-    let look = ExecutableLook(ofLink: file)?.print ?? 0
+    let look = copies.look(at: [file])
     try scratch.file("etc/a", "later, and never read")
     // By its times, and by its look before the start.
     let began = SystemClocks.now().wall.nanoseconds - 1_000_000_000
     #expect(take([file], start: began)[file]?.contains("changed since the run began") == true)
-    #expect(take([file], before: [file: look])[file]?.contains("changed since the run began") == true)
+    #expect(take([file], before: look)[file]?.contains("changed since the run began") == true)
     #expect(copies.restore([file], at: moment).exitCode == 0)
     #expect(FileText.text(file) == "good")
+  }
+
+  @Test func `are taken of what was written just before a start, if it is still the same`() throws {
+    let file = try scratch.file("etc/a", "good")
+    let before = copies.look(at: [file])
+    let start = SystemClocks.now().wall.nanoseconds
+    #expect(
+      take([file], start: start)[file]?.contains("changed since the run began") == true, "nobody knows what was in it")
+    #expect(take([file], start: start, before: before).isEmpty)
+    // Of the same length, in the same place and at the same time: its content tells.
+    let status = mode(file)
+    try scratch.file("etc/a", "evil")
+    var times = [status.st_atim, status.st_mtim]
+    #expect(utimensat(AT_FDCWD, file, &times, 0) == 0)
+    #expect(copies.look(at: [file])[0].look == before[0].look)
+    #expect(take([file], start: start, before: before)[file]?.contains("changed since the run began") == true)
+    #expect(copies.look(at: [file])[0].freshContent != before[0].freshContent)
   }
 
   @Test func `leave alone what is as it was, and bring back what is gone`() throws {
@@ -88,7 +105,7 @@ import Testing
     let file = place + "/a"
     // Without a look before the start it is not known whether the run had it.
     #expect(!take([file]).isEmpty)
-    #expect(take([file], before: [file: 0]).isEmpty)
+    #expect(take([file], before: [GoodCopies.Sight(path: file)]).isEmpty)
     try scratch.file("etc/a", "does harm")
     #expect(copies.restore([file], at: moment).exitCode == 0)
     #expect(entries(of: place) == [".a.guardian-\(Self.date)"])

@@ -79,13 +79,14 @@ extension Programs {
       .enabled(
         if: Place.program("python3") != nil && isRoot && Tracers.kernelTells,
         "not shown: needs python3, root, and Linux 6.6"))
-    func `does not count a death under a debugger`() async throws {
+    func `does not count a death under a debugger, be that gone at once or not`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(
         scratch, services: ["debugged": "command: [/bin/sleep, \"1000000\"]\nstartup-window: 1h\nlog: none\n"])
-      let pid = try #require(try await guardian.wait(for: "debugged", "runs") { $0["pid"].int != nil }["pid"].int)
-      // Attaches as gdb -p does, lets the fatal signal through, and is still there when the process is gone.
-      let debugger = """
+      var pid = try #require(try await guardian.wait(for: "debugged", "runs") { $0["pid"].int != nil }["pid"].int)
+      // Attaches as gdb -p does and lets the fatal signal through. The second one is gone before anybody is told of the death.
+      func debugger(_ pid: Int, last: String) -> String {
+        """
         import ctypes, os, signal, sys, time
         libc = ctypes.CDLL(None, use_errno=True)
         libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_long, ctypes.c_long]
@@ -94,16 +95,32 @@ extension Programs {
         os.kill(pid, signal.SIGSEGV)
         os.waitpid(pid, 0)
         assert libc.ptrace(7, pid, 0, signal.SIGSEGV) == 0  # PTRACE_CONT
-        os.waitpid(pid, 0)
-        time.sleep(2)
+        \(last)
         """
-      let debugging = try await run([try #require(Place.program("python3")), "-c", debugger])
-      #expect(debugging.code == 0, "\(debugging.error)")
-      let after = try await guardian.wait(for: "debugged", "runs again") {
-        $0["pid"].int != nil && $0["pid"].int != pid && $0["phase"].string == "running"
       }
-      #expect(after["last_end"]["signal"].string == "SEGV")
-      #expect(after["strikes"].int == 0)
+      for last in ["os.waitpid(pid, 0); time.sleep(2)", "os.waitpid(pid, 0); os._exit(0)"] {
+        let debugging = try await run([try #require(Place.program("python3")), "-c", debugger(pid, last: last)])
+        #expect(debugging.code == 0, "\(debugging.error)")
+        let before = pid
+        let after = try await guardian.wait(for: "debugged", "runs again") {
+          $0["pid"].int != nil && $0["pid"].int != before && $0["phase"].string == "running"
+        }
+        #expect(after["last_end"]["signal"].string == "SEGV")
+        #expect(after["strikes"].int == 0)
+        pid = try #require(after["pid"].int)
+      }
+      // A debugger that has gone away leaves a process that counts.
+      let gone = """
+        import ctypes
+        assert ctypes.CDLL(None).ptrace(0x4206, \(pid), 0, 0) == 0
+        """
+      #expect(try await run([try #require(Place.program("python3")), "-c", gone]).code == 0)
+      try await guardian.wait(for: "debugged", "is known to be free") { _ in true }
+      kill(pid_t(pid), SIGSEGV)
+      let counted = try await guardian.wait(for: "debugged", "runs again") {
+        $0["pid"].int != nil && $0["pid"].int != pid
+      }
+      #expect(counted["strikes"].int == 1)
       try await guardian.stop()
     }
 
