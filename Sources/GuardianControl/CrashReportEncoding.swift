@@ -86,7 +86,7 @@ package func encode(_ report: CrashReport) -> [UInt8] {
     json.key("system_ms")
     json.integer(usage.system.milliseconds)
     json.key("peak_memory")
-    json.integer(usage.peakMemory)
+    if let peak = usage.peakMemory { json.integer(peak) } else { json.null() }
     json.endObject()
   } else {
     json.null()

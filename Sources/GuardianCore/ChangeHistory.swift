@@ -20,7 +20,7 @@ package struct ChangeHistory: Hashable, Sendable {
     package var past: [String] = []
   }
 
-  private static let mostRuns = 50, mostPast = 8, mostItems = 128
+  private static let mostRuns = 50, mostPast = 8, mostItems = 192
   /// Nobody knows how it was: it changed while the only run on record was starting.
   private static let unknown = "?"
 
@@ -56,6 +56,9 @@ package struct ChangeHistory: Hashable, Sendable {
     }
   }
 
+  /// The libraries that the last healthy run had in use.
+  package var libraries: [String] { items.filter { $0.item.group == .libraries }.map(\.item.name) }
+
   /// What to look at first, at most five; one sentence alone where there is no healthy run to compare with.
   ///
   /// - Parameters:
@@ -75,6 +78,8 @@ package struct ChangeHistory: Hashable, Sendable {
         guard known.item.differs(from: item) else { continue }
         // It was so in a healthy run.
         if known.past.contains(item.mark) { continue }
+      } else if item.group == .system, let since = item.since, since <= history.startedAt {
+        continue
       }
       let novelty = novelty(changes: known?.changes ?? 0, runs: history.runs)
       let timing = item.since.map { $0 > history.startedAt && $0 <= failing ? 1 : 0.3 } ?? 0.3
@@ -124,9 +129,10 @@ extension StateItem {
     switch group {
     case .plugins, .config: 1
     case .program: 0.9
-    case .start: 0.8
+    case .start, .libraries: 0.8
     case .state: [Self.full, Self.readOnly].contains(value) ? 1 : 0.6
     case .system, .dependencies: 0.5
+    case .pressure: 0.4
     }
   }
 
@@ -141,8 +147,8 @@ extension StateItem {
 
   fileprivate func says(before: StateItem?) -> String {
     switch group {
-    case .config, .program:
-      let what = group == .program ? "the program \(name)" : name
+    case .config, .program, .libraries:
+      let what = group == .program ? "the program \(name)" : group == .libraries ? "the library \(name)" : name
       if value == Self.absent { return "\(what) is gone" }
       if before == nil || before?.value == Self.absent { return "\(what) is new" }
       return "\(what) changed"
@@ -153,8 +159,12 @@ extension StateItem {
     case .state: return "the file system of \(name): \(before?.value ?? "not known") before, now \(value)"
     case .system:
       if name == "boot" { return "the machine was started anew" }
+      if name.hasPrefix(StateItem.package) {
+        if value == StateItem.absent { return "\(name) (\(old)) was removed" }
+        return old.isEmpty ? "\(name) (\(value)) was installed" : "\(name): \(old) before, now \(value)"
+      }
       return "\(name): \(before?.value ?? "not known") before, now \(value)"
-    case .dependencies: return "\(name): \(before?.value ?? "not known") before, now \(value)"
+    case .dependencies, .pressure: return "\(name): \(before?.value ?? "not known") before, now \(value)"
     }
   }
 }

@@ -41,10 +41,13 @@ package enum ChildReaper {
   }
 
   private static func usage(_ end: guardian_end) -> CrashReport.Usage {
-    CrashReport.Usage(
+    // A child begins in guardian's own memory, and the kernel counts that as the child's: only what is more is its own.
+    var own = rusage()
+    getrusage(RUSAGE_SELF.rawValue, &own)
+    return CrashReport.Usage(
       user: .milliseconds(end.user_us / 1000),
       system: .milliseconds(end.system_us / 1000),
-      peakMemory: UInt64(clamping: end.peak_kib) << 10)
+      peakMemory: end.peak_kib > own.ru_maxrss ? UInt64(clamping: end.peak_kib) << 10 : nil)
   }
 
   private static func status(_ end: guardian_end) -> ExitStatus {

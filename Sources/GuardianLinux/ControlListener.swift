@@ -1,3 +1,4 @@
+import CSystemd  // where the compiler may see the constants of sockets first
 import Glibc
 
 /// Who is at the other end of a connection, as the kernel vouches for.

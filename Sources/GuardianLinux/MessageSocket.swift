@@ -1,4 +1,5 @@
 import CGuardian
+import CSystemd  // where the compiler may see the constants of sockets first
 import Glibc
 
 /// A local connection that keeps messages apart and can carry descriptors. Nothing on it waits.

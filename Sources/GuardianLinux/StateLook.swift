@@ -19,6 +19,15 @@ package struct StateLook: Sendable {
   package var definitionName: String
   package var directories: [String]
   package var dependencies: [StateItem]
+  /// The libraries in use: those of this process, or by name what they were when the service was well.
+  package var libraries = Libraries.named([])
+  /// Where the package manager writes what it does.
+  var packageLog = PackageLog.path
+
+  package enum Libraries: Sendable {
+    case process(Int32)
+    case named([String])
+  }
 
   package static let mostBytesOfFile = 1 << 20, mostFiles = 48
   /// For one service; what has not been read by then is compared by its look.
@@ -49,19 +58,23 @@ package struct StateLook: Sendable {
       var item = item
       // The clock of a file's times is behind by a tick.
       if let start, let since = item.since, item.group != .system, item.group != .dependencies,
-        since.nanoseconds >= start - 20_000_000
+        item.group != .pressure, since.nanoseconds >= start - 20_000_000
       {
         item.isLate = true
       }
       items.append(item)
     }
-    add(item(.program, program, reading: false))
+    let own = item(.program, program, reading: false)
+    add(own)
     for path in pluginFiles.prefix(Self.mostFiles) { add(item(.plugins, path, reading: false)) }
     for path in files.prefix(Self.mostFiles) {
       let found = item(.config, path, reading: SystemClocks.monotonic() < until)
       // An argument that names no file is none.
       if found.value == StateItem.absent, !declared.contains(path) { continue }
       add(found)
+    }
+    for library in libraryItems() where SystemClocks.monotonic() < until {
+      if library.look.isEmpty || library.look != own.look { add(library) }
     }
     if !plugins.isEmpty { add(StateItem(.plugins, "plugins", plugins.joined(separator: ", "))) }
     var file = stat()
@@ -84,8 +97,57 @@ package struct StateLook: Sendable {
       add(StateItem(.system, "kernel", release, since: booted))
     }
     add(StateItem(.system, "boot", BootID.current(), since: booted))
+    if let system = Self.systemName() { add(StateItem(.system, "operating system", system)) }
+    if let zone = Self.timeZone() { add(StateItem(.system, "time zone", zone)) }
+    for entry in PackageLog.latest(packageLog) {
+      var item = StateItem(
+        .system, StateItem.package + entry.package, entry.after.isEmpty ? StateItem.absent : entry.after,
+        since: entry.at)
+      item.old = entry.before
+      add(item)
+    }
     for dependency in dependencies { add(dependency) }
+    for resource in ["memory", "io", "cpu"] { if let item = Self.pressure(resource) { add(item) } }
     return StatePrint(items)
+  }
+
+  private func libraryItems() -> [StateItem] {
+    switch libraries {
+    case .named(let paths): return paths.prefix(MappedFiles.most).map { item(.libraries, $0, reading: false) }
+    case .process(let pid):
+      return MappedFiles.of(pid).map { file in
+        var item = item(.libraries, file.path, reading: false)
+        // Another one is under that name now, which this run does not use.
+        item.isLate = file.isDeleted
+        return item
+      }
+    }
+  }
+
+  private static func systemName() -> String? {
+    guard let text = FileText.text("/etc/os-release", limit: 1 << 14) else { return nil }
+    for line in text.split(separator: "\n") where line.hasPrefix("PRETTY_NAME=") {
+      return String(line.dropFirst(12).filter { $0 != "\"" }.prefix(100))
+    }
+    return nil
+  }
+
+  private static func timeZone() -> String? {
+    var buffer = [CChar](repeating: 0, count: 256)
+    let length = readlink("/etc/localtime", &buffer, buffer.count)
+    guard length > 0, length < buffer.count else { return nil }
+    let path = String(decoding: buffer.prefix(length).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    return path.split(separator: "/").suffix(2).joined(separator: "/")
+  }
+
+  /// By the share of the last minute in which somebody waited for it. proc(5), /proc/pressure.
+  private static func pressure(_ resource: String) -> StateItem? {
+    guard let text = FileText.text("/proc/pressure/\(resource)", limit: 4096),
+      let field = text.split(separator: " ").first(where: { $0.hasPrefix("avg60=") }),
+      let share = Double(field.dropFirst(6))
+    else { return nil }
+    return StateItem(
+      .pressure, "waiting for \(resource)", share < 10 ? "less than 10 % of the time" : "10 % of the time or more")
   }
 
   private func item(_ group: StateItem.Group, _ path: String, reading: Bool) -> StateItem {
@@ -95,10 +157,17 @@ package struct StateLook: Sendable {
     var item = StateItem(
       group, path, "", look: "\(look.device):\(look.inode):\(look.size):\(look.modified)",
       since: WallTime(nanoseconds: FileTimes.changed(status)))
-    guard reading, status.st_mode & S_IFMT == S_IFREG, status.st_size <= Self.mostBytesOfFile else { return item }
+    let isCode = group == .program || group == .libraries
+    guard reading || isCode, status.st_mode & S_IFMT == S_IFREG, isCode || status.st_size <= Self.mostBytesOfFile else {
+      return item
+    }
     let raw = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
     if raw < 0 { return item }
     let file = OwnedFD(adopting: raw)
+    if isCode {
+      if let id = BuildID.of(file.number) { item.value = "build-id \(id)" }
+      return item
+    }
     if let bytes = FileText.readAll(file.number, limit: Self.mostBytesOfFile) {
       // Who may read it is as much to the point as what it says.
       item.value =

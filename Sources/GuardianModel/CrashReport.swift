@@ -47,9 +47,9 @@ package struct CrashReport: Hashable, Sendable {
   /// What a process and those that it has waited for have used. getrusage(2).
   package struct Usage: Hashable, Sendable {
     package var user: Duration, system: Duration
-    /// Bytes.
-    package var peakMemory: UInt64
-    package init(user: Duration, system: Duration, peakMemory: UInt64) {
+    /// Bytes; nil: not more than guardian itself has used, which cannot be told from it.
+    package var peakMemory: UInt64?
+    package init(user: Duration, system: Duration, peakMemory: UInt64?) {
       self.user = user
       self.system = system
       self.peakMemory = peakMemory

@@ -1,13 +1,15 @@
 /// One thing that a service is made of, or depends on, as it was at a moment.
 package struct StateItem: Hashable, Sendable {
   package enum Group: String, Hashable, Sendable, CaseIterable {
-    case plugins, config, program, start, state, system, dependencies
+    case plugins, config, program, libraries, start, state, system, dependencies, pressure
   }
   package var group: Group
   /// `/etc/nginx/nginx.conf`, `kernel`, `db`.
   package var name: String
   /// Its content, or what it is in a few words; empty: not known. Equal values are equal things.
   package var value: String
+  /// What it was before, where that is known otherwise than by a healthy run.
+  package var old = ""
   /// Of a file: by its identity, size and time; compared where one of the values is not known.
   package var look = ""
   /// When it became so; nil: not known.
@@ -24,6 +26,8 @@ package struct StateItem: Hashable, Sendable {
 
   /// In `value`, of a file.
   package static let absent = "absent"
+  /// A name begins with it: `package libssl3:amd64`.
+  package static let package = "package "
   /// In `value`, of a file system.
   package static let full = "full", readOnly = "read-only"
 }

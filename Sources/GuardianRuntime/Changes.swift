@@ -137,8 +137,10 @@ final class ChangeTable {
         return nil
       }
       let known = known(one.service)
+      var look = look(at: spec)
+      if let pid = shell.runs.runs[one.run]?.pid, pid > 0 { look.libraries = .process(pid) }
       return Job(
-        service: one.service, copies: copies(of: spec.name), look: look(at: spec), declared: spec.declaredFiles,
+        service: one.service, copies: copies(of: spec.name), look: look, declared: spec.declaredFiles,
         before: known.beforeRun == one.run ? known.before : [], start: start, now: now.wall.nanoseconds)
     }
     guard !jobs.isEmpty else { return blessNext() }
@@ -187,7 +189,12 @@ final class ChangeTable {
     }
     let copies = copies(of: spec.name), look = look(at: spec)
     return shell.worker.submit(
-      { Comparison(history: copies.health().flatMap { ChangeHistory($0) }, print: look.take()) }, then: then)
+      {
+        let history = copies.health().flatMap { ChangeHistory($0) }
+        var look = look
+        look.libraries = .named(history?.libraries ?? [])
+        return Comparison(history: history, print: look.take())
+      }, then: then)
   }
 
   func hints(_ comparison: Comparison, for service: ServiceID, _ report: CrashReport) -> [ChangeHint] {

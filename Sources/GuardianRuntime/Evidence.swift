@@ -18,8 +18,11 @@ final class EvidenceTable {
     let leftovers: [String]
     let openDescriptors: Int?
     let group: RunGroup?
+    /// Nanoseconds since 1970, before its exec; nil: by an earlier guardian.
+    let begunAt: Int64?
     init(
-      run: RunID, pid: Int32, usage: CrashReport.Usage?, leftovers: [String], openDescriptors: Int?, group: RunGroup?
+      run: RunID, pid: Int32, usage: CrashReport.Usage?, leftovers: [String], openDescriptors: Int?, group: RunGroup?,
+      begunAt: Int64?
     ) {
       self.run = run
       self.pid = pid
@@ -27,6 +30,7 @@ final class EvidenceTable {
       self.leftovers = leftovers
       self.openDescriptors = openDescriptors
       self.group = group
+      self.begunAt = begunAt
     }
   }
 
@@ -47,6 +51,8 @@ final class EvidenceTable {
   private final class Pending {
     var report: CrashReport
     let pid: Int32
+    /// Not later than its first instruction.
+    let begun: WallTime
     let until: Instant
     var comparison: ChangeTable.Comparison?
     /// Parts that have not come.
@@ -55,9 +61,10 @@ final class EvidenceTable {
     var isOpen = true
     /// Deaths of the same kind that came while it was open, and have no report of their own.
     var repeated: [WallTime] = []
-    init(_ report: CrashReport, pid: Int32, until: Instant) {
+    init(_ report: CrashReport, pid: Int32, begun: WallTime, until: Instant) {
       self.report = report
       self.pid = pid
+      self.begun = begun
       self.until = until
     }
   }
@@ -154,7 +161,9 @@ final class EvidenceTable {
       if let group = remains.group { report.memory = group.groups.memoryEvidence(group.name) }
     }
     let pid = remains?.pid ?? 0
-    let begun = Pending(report, pid: pid, until: now + Self.patience)
+    let since = report.end.at.nanoseconds.subtractingSaturating(report.end.uptime.nanoseconds)
+    let begun = Pending(
+      report, pid: pid, begun: WallTime(nanoseconds: min(since, remains?.begunAt ?? since)), until: now + Self.patience)
     pending[service, default: []].append(begun)
     begun.missing = 1  // Nothing completes it while its parts are being asked for.
     if pid > 0 { askForBacktrace(begun, service) }
@@ -177,8 +186,8 @@ final class EvidenceTable {
     }
     open.missing += 1
     let end = open.report.end
-    let since = WallTime(nanoseconds: end.at.nanoseconds.subtractingSaturating(end.uptime.nanoseconds))
-    shell.outputTable.lastOutput(of: end.run, service: service, since: since) { [weak self, weak open] output in
+    let time = OutputTable.RunTime(pid: open.pid, begun: open.begun, ended: end.at)
+    shell.outputTable.lastOutput(of: end.run, service: service, time) { [weak self, weak open] output in
       guard let self, let open, open.isOpen else { return }
       open.report.output = output
       arrived(open, service)

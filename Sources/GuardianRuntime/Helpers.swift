@@ -17,7 +17,8 @@ final class HelperTable {
   }
 
   private final class Helper {
-    let then: (Answer) -> Void
+    /// Nil: answered. Nobody is answered twice.
+    var then: ((Answer) -> Void)?
     let limit: Int
     var child: RunningChild?
     var pipe: OwnedFD?
@@ -134,7 +135,9 @@ final class HelperTable {
   }
 
   private func finish(_ helper: Helper, _ answer: Answer) {
-    helper.then(answer)
+    guard let then = helper.then else { return }
+    helper.then = nil
+    then(answer)
     beginNext()
   }
 
@@ -170,7 +173,7 @@ final class HelperTable {
       helper.child?.signalSet(.kill, orphans: shell.orphans)
       if helper.source != nil || helper.pipe.number != nil {
         letGo(helper)
-        helper.then(Answer(output: Array(helper.output.suffix(helper.limit)), trouble: "it took too long"))
+        finish(helper, Answer(output: Array(helper.output.suffix(helper.limit)), trouble: "it took too long"))
       }
     }
     // Those that were killed are heard of by their ends; until then nothing more is due for them.

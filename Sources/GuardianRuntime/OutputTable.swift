@@ -1,5 +1,6 @@
 import Glibc
 import GuardianCore
+import GuardianControl
 import GuardianLinux
 import GuardianModel
 
@@ -166,18 +167,25 @@ final class OutputTable {
 
   /// Answers within `LastOutput.patience`, and never before this has returned.
   ///
-  /// - Parameter since: When the run began, for those whose words are in the journal.
+  /// - Parameter time: When the run was there, and its main process: for those whose words are in the journal.
   func lastOutput(
-    of run: RunID, service: ServiceID, since: WallTime?, then: @escaping (LastOutput) -> Void
+    of run: RunID, service: ServiceID, _ time: RunTime, then: @escaping (LastOutput) -> Void
   ) {
     guard let name = shell.names[service] else { return later(LastOutput(missing: "the service is gone"), then) }
     switch shell.runs.facts[service]?.log ?? "" {
     case "file": ask(run, name, then)
-    case "journal": askJournal(name, since, then)
+    case "journal": askJournal(name, time, then)
     case "": later(LastOutput(missing: "not captured"), then)
     case "degraded": later(LastOutput(missing: "not captured (log: degraded)"), then)
     case let other: later(LastOutput(missing: "not captured (log: \(other))"), then)
     }
+  }
+
+  struct RunTime {
+    var pid: Int32
+    /// Not later than its first instruction.
+    var begun: WallTime
+    var ended: WallTime
   }
 
   private func later(_ answer: LastOutput, _ then: @escaping (LastOutput) -> Void) {
@@ -201,7 +209,7 @@ final class OutputTable {
   }
 
   /// journald is asked to write what it has, and then what it has is read.
-  private func askJournal(_ service: ServiceName, _ since: WallTime?, _ then: @escaping (LastOutput) -> Void) {
+  private func askJournal(_ service: ServiceName, _ time: RunTime, _ then: @escaping (LastOutput) -> Void) {
     guard let program = HelperTable.program("journalctl") else {
       return later(LastOutput(missing: "not read: journalctl is not there"), then)
     }
@@ -209,17 +217,22 @@ final class OutputTable {
     let half = LastOutput.patience / 2 - .milliseconds(100)
     shell.helpers.ask([program, "--sync"], limit: 0, patience: half) { [weak self] synced in
       guard let self else { return }
-      var command = [program, "--quiet", "--no-pager", "--all", "--output=cat", "--lines=\(LastOutput.mostLines + 1)"]
-      if let since { command.append("--since=@\(Self.seconds(since))") }
-      command += ["_TRANSPORT=stdout", "SYSLOG_IDENTIFIER=\(service)"]
+      let from = max(0, time.begun.nanoseconds) / 1000, to = max(0, time.ended.nanoseconds) / 1000
+      // The next run may have begun to talk, so that the last lines are not all of this one.
+      let command = [
+        program, "--quiet", "--no-pager", "--all", "--output=json", "--output-fields=MESSAGE,_PID,_STREAM_ID",
+        "--lines=\(4 * LastOutput.mostLines)", "--since=@\(Self.seconds(time.begun))", "_TRANSPORT=stdout",
+        "SYSLOG_IDENTIFIER=\(service)",
+      ]
       let left = LastOutput.patience - (SystemClocks.monotonic() - begun) - .milliseconds(100)
-      shell.helpers.ask(command, limit: 4 * LastOutput.mostBytes, patience: max(.milliseconds(200), left)) { answer in
+      shell.helpers.ask(command, limit: 16 * LastOutput.mostBytes, patience: max(.milliseconds(200), left)) { answer in
         guard answer.status == .code(0) else {
           return then(LastOutput(missing: "the journal was not read: \(answer.trouble ?? "journalctl failed")"))
         }
-        let lines = answer.output.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-          .map { String(decoding: $0, as: UTF8.self) }
-        var output = LastOutput(lastOf: lines.last == "" ? lines.dropLast() : lines)
+        // The first one may have been cut, and is none then.
+        let lines = answer.output.split(separator: UInt8(ascii: "\n")).compactMap { journalLine($0) }
+        let own = journalLines(lines, pid: time.pid, begun: from, ended: to)
+        var output = LastOutput(lastOf: own.map { String(decoding: $0.entry.text, as: UTF8.self) })
         if synced.status != .code(0) {
           output.missing = "perhaps not all of it: the journal was not written up to date"
         }

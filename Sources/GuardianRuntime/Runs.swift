@@ -516,7 +516,7 @@ final class RunTable {
     facts(of: run.service).remains = EvidenceTable.Remains(
       run: id, pid: end.pid, usage: end.usage,
       leftovers: leftovers > 0 ? run.child?.looks(orphans).map(\.naming) ?? [] : [],
-      openDescriptors: run.openDescriptors, group: run.group)
+      openDescriptors: run.openDescriptors, group: run.group, begunAt: run.begunAt)
     shell.post(run.service, .ended(id, death))
     if run.child?.isEmpty(leftovers) ?? true {
       emptied(run)

@@ -310,15 +310,35 @@ struct LogReader {
       guard let span = span(of: wanted, status, program) else {
         throw .failed("the journal knows of no run \(wanted)")
       }
-      arguments.append("--since=@\(Self.seconds(span.since - 100_000))")
-      if let until = span.until { arguments.append("--until=@\(Self.seconds(until + 100_000))") }
+      let since = "--since=@\(Self.seconds(span.since - 1_000_000))"
+      if let stream = stream(span, arguments + [since], program) {
+        arguments.append("_STREAM_ID=\(stream)")
+      } else {
+        // Its main process has said nothing: what others of it said is of its time.
+        arguments.append("--since=@\(Self.seconds(span.since - 100_000))")
+        if let until = span.until { arguments.append("--until=@\(Self.seconds(until + 100_000))") }
+      }
     }
     if let limit { arguments.append("--lines=\(limit)") }
     return arguments
   }
 
-  /// A run's lines carry no id: they are those of its time.
-  private func span(of run: String, _ status: ServiceStatus, _ program: String) -> (since: Int64, until: Int64?)? {
+  /// What journald calls the stream of a run; nil where it does not tell.
+  private func stream(
+    _ span: (since: Int64, until: Int64?, pid: Int32?), _ question: [String], _ program: String
+  ) -> String? {
+    guard let pid = span.pid,
+      let answer = GuardianProgram.run(
+        program, question + ["--output=json", "--output-fields=_STREAM_ID,_PID", "--lines=1", "_PID=\(pid)"])
+    else { return nil }
+    let line = answer.output.split(separator: UInt8(ascii: "\n")).first.flatMap { journalLine($0) }
+    return line.flatMap { $0.stream.isEmpty ? nil : $0.stream }
+  }
+
+  /// A run's lines carry no id: they are those of its stream, or of its time.
+  private func span(
+    of run: String, _ status: ServiceStatus, _ program: String
+  ) -> (since: Int64, until: Int64?, pid: Int32?)? {
     // Only a whole id can be asked for.
     var id = run
     if let current = status.run, current.hasPrefix(run) {
@@ -326,7 +346,7 @@ struct LogReader {
       if let uptime = status.uptimeMilliseconds {
         var now = timespec()
         clock_gettime(CLOCK_REALTIME, &now)
-        return (Int64(now.tv_sec) * 1_000_000 + Int64(now.tv_nsec) / 1000 - uptime * 1000, nil)
+        return (Int64(now.tv_sec) * 1_000_000 + Int64(now.tv_nsec) / 1000 - uptime * 1000, nil, status.pid)
       }
     }
     guard id.utf8.count == 32,
@@ -349,7 +369,7 @@ struct LogReader {
       guard let answer = GuardianProgram.run(program, arguments + ["--output=json", "--all"]) else {
         throw .failed("cannot run \(program): \(reason(errno))")
       }
-      json(answer.output.split(separator: UInt8(ascii: "\n")).compactMap { journalEntry($0) })
+      json(answer.output.split(separator: UInt8(ascii: "\n")).compactMap { journalLine($0)?.entry })
       return answer.status == 0 ? ExitCode.done : ExitCode.failed
     }
     arguments.append("--output=short-iso-precise")

@@ -1,4 +1,4 @@
-import GuardianControl
+@testable import GuardianControl
 import GuardianModel
 import Glibc
 import Testing
@@ -179,5 +179,42 @@ private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: Sourc
     let bytes = renderPlan(plan, fromStart: width == 60, style: Style(width: width))
     for line in bytes.text.split(separator: "\n") { #expect(line.count <= width, "\(line)") }
     expectSnapshot(bytes, "plan-\(width)")
+  }
+}
+
+@Suite struct `the lines of one run in the journal` {
+  private func line(_ text: String, pid: Int32, stream: String, at: Int64) -> JournalLine {
+    let json =
+      #"{"__REALTIME_TIMESTAMP":"\#(at)","MESSAGE":"\#(text)","_PID":"\#(pid)","_STREAM_ID":"\#(stream)","__CURSOR":"c"}"#
+    return journalLine(Array(json.utf8)[...]) ?? JournalLine(entry: LogEntry(), at: -1, pid: nil, stream: "")
+  }
+  private func texts(_ lines: [JournalLine], pid: Int32) -> [String] {
+    journalLines(lines, pid: pid, begun: 100, ended: 200).map { String(decoding: $0.entry.text, as: UTF8.self) }
+  }
+
+  @Test func `are those of the streams of its main process, whoever wrote them, also after its end`() {
+    let lines = [
+      line("of before", pid: 7, stream: "old", at: 90), line("one", pid: 7, stream: "a", at: 110),
+      line("of a child", pid: 8, stream: "a", at: 120), line("of the next", pid: 9, stream: "b", at: 201),
+      line("late", pid: 7, stream: "a", at: 260),
+    ]
+    #expect(texts(lines, pid: 7) == ["one", "of a child", "late"])
+  }
+
+  @Test func `are those of the streams that began in its time where the main process was silent`() {
+    let lines = [
+      line("of before", pid: 5, stream: "old", at: 90), line("of before, late", pid: 5, stream: "old", at: 130),
+      line("of a child", pid: 8, stream: "a", at: 140), line("and more", pid: 8, stream: "a", at: 260),
+      line("of the next", pid: 9, stream: "b", at: 201),
+    ]
+    #expect(texts(lines, pid: 7) == ["of a child", "and more"])
+  }
+
+  @Test func `may be anything, and what is no line of the journal is none`() {
+    for text in ["", "{", "null", "[]", #"{"MESSAGE":"x"}"#, #"{"__REALTIME_TIMESTAMP":"many"}"#] {
+      #expect(journalLine(Array(text.utf8)[...]) == nil)
+    }
+    let bytes = journalLine(Array(#"{"__REALTIME_TIMESTAMP":"1","MESSAGE":[104,255,105],"_PID":"x"}"#.utf8)[...])
+    #expect(bytes?.entry.text == [104, 255, 105] && bytes?.pid == nil && bytes?.stream == "")
   }
 }

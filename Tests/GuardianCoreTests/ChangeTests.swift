@@ -65,6 +65,44 @@ import Testing
     #expect((hints(always, print("new", since: 900)).first?.score ?? 0) < 5)
   }
 
+  @Test func `names a library that was replaced, by its build and not by its times`() {
+    func library(_ id: String, look: String) -> StateItem {
+      StateItem(.libraries, "/usr/lib/libssl.so.3", id, look: look, since: at(900))
+    }
+    let known = history(print(more: [library("build-id aa", look: "1")]))
+    #expect(known.libraries == ["/usr/lib/libssl.so.3"])
+    // Installed once more, and the same.
+    #expect(hints(known, print(more: [library("build-id aa", look: "2")])).isEmpty)
+    let replaced = hints(known, print(more: [library("build-id bb", look: "2")]))
+    #expect(replaced.map(\.what) == ["the library /usr/lib/libssl.so.3 changed"] && replaced[0].score == 80)
+    let crashed = hints(
+      known, print(more: [library("build-id bb", look: "2")]), frames: [StackFrame(module: "libssl.so.3")])
+    #expect(crashed.first?.score == 400)
+    // One that was replaced while the healthy run used it is another one than that run had.
+    var replacedMeanwhile = library("build-id bb", look: "2")
+    replacedMeanwhile.isLate = true
+    #expect(
+      hints(history(print(more: [replacedMeanwhile])), print(more: [library("build-id bb", look: "2")])).first?.what
+        == "the library /usr/lib/libssl.so.3 changed")
+  }
+
+  @Test func `tells of packages that came, went or changed since, and of none from before`() {
+    func package(_ name: String, _ old: String, _ new: String, since: Int64) -> StateItem {
+      var item = StateItem(.system, "package \(name)", new.isEmpty ? "absent" : new, since: at(since))
+      item.old = old
+      return item
+    }
+    let known = history(print(more: [package("libc6", "1", "2", since: 2)]))
+    let now = print(more: [
+      package("libc6", "1", "2", since: 2), package("openssl", "3.0", "3.1", since: 900),
+      package("new", "", "1", since: 901),
+      package("old", "7", "", since: 902), package("forgotten", "1", "2", since: 3),
+    ])
+    #expect(
+      hints(known, now).map(\.what)
+        == ["package old (7) was removed", "package new (1) was installed", "package openssl: 3.0 before, now 3.1"])
+  }
+
   @Test func `weighs by kind, a frame in the changed module most, and ends at five`() {
     var after = print("2", since: 900)
     after.items[0].look = "9:9:9"

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   /// Guardian is killed, and another one goes on where it was.
   @Suite struct `after guardian itself was killed` {
     private func pid(_ guardian: Guardian, _ name: String) async throws -> Int32 {

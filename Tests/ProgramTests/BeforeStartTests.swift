@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   @Suite struct `before a service starts` {
     @Test func `its program runs in its place and with its environment, and the start follows`() async throws {
       let scratch = try Scratch()

@@ -2,7 +2,7 @@ import Glibc
 import Testing
 
 /// Health checks of real services, by the real `guardian-check`.
-extension Programs {
+extension PatientPrograms {
   @Suite struct `health checks of real services` {
     /// A service that is well as long as `well` is there.
     private func yaml(_ scratch: Scratch, _ more: String = "") -> String {

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   /// Children that are hostile or odd, and repairs that are no better.
   @Suite struct `odd children` {
     private let steady = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   /// Guardian as process 1 of namespaces of its own, with less and less around it.
   @Suite(.enabled(if: OwnNumbers.missing == nil, "not shown: \(OwnNumbers.missing ?? "")"))
   struct `in a container` {

@@ -100,6 +100,52 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test(.enabled(if: Compiler.path != nil, "not shown: no C compiler is there"))
+    func `of a program whose library was replaced names the library first`() async throws {
+      let scratch = try Scratch()
+      let compiler = try #require(Compiler.path)
+      let library = scratch.path + "/libcart.so.1", program = scratch.path + "/shop"
+      func build(_ body: String) async throws {
+        try Files.write("#include <stdlib.h>\nvoid cart(void) { \(body) }\n", to: scratch.path + "/cart.c")
+        let made = try await run(
+          [
+            compiler, "-shared", "-Wl,--build-id", "-Wl,-soname,libcart.so.1", "-o", library + ".new",
+            scratch.path + "/cart.c",
+          ])
+        #expect(made.code == 0, "\(made.error)")
+        // As a package manager does it.
+        #expect(rename(library + ".new", library) == 0)
+      }
+      try await build("")
+      try Files.write(
+        "#include <unistd.h>\nvoid cart(void); int main(void) { cart(); for (;;) pause(); }\n",
+        to: scratch.path + "/shop.c")
+      #expect(
+        try await run([compiler, "-o", program, scratch.path + "/shop.c", library, "-Wl,-rpath,\(scratch.path)"]).code
+          == 0)
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "shop": "command: [\"\(program)\"]\nstartup-window: 300ms\nbackoff: {first: 1h, max: 1h}\nlog: none\n"
+        ])
+      let pid = try #require(try await guardian.wait(for: "shop", "settles") { $0["settled"].bool == true }["pid"].int)
+      // What it is made of is written down a little after it has settled.
+      try await eventually("the healthy run is on record") {
+        Files.exists(scratch.path + "/state/good/shop/health") ? () : nil
+      }
+      try await build("abort();")
+      kill(pid_t(pid), SIGTERM)
+      let failed = try await eventually("a death of the new library is reported") {
+        let list = try JSON(try await guardian.control("--json", "crashes", "shop").output)["crashes"].array
+        return list.first { $0["cause"].string == "signal" }
+      }
+      let report = try await document(guardian, try #require(failed["id"].string))
+      #expect(report["changes"].array.first?["what"].string == "the library \(library) changed", "\(report)")
+      let shown = try await guardian.control("status", "shop").output
+      #expect(shown.contains("the library \(library) changed"), "\(shown)")
+      try await guardian.stop()
+    }
+
     static let backtracer: String? =
       (getenv("PATH").map { String(cString: $0) } ?? "").split(separator: ":").map { directory in
         "\(directory)/../libexec/swift/linux/swift-backtrace"

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   @Suite struct `the demonstration of make run` {
     @Test func `shows every step of the ladder to an ordinary user, settles within a minute, and leaves nothing`()
       async throws

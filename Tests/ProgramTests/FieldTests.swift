@@ -2,7 +2,7 @@ import Glibc
 import Testing
 
 /// Reports from the field about other supervisors, tried on guardian with real processes.
-extension Programs {
+extension PatientPrograms {
   @Suite struct `what went wrong elsewhere` {
     private let steady = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
 

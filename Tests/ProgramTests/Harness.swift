@@ -4,6 +4,9 @@ import Testing
 /// Whole programs, one scenario after the other: each of them keeps real servers busy.
 @Suite(.serialized) struct Programs {}
 
+/// The same for scenarios that mostly wait: a second line, beside the busy one.
+@Suite(.serialized) struct PatientPrograms {}
+
 struct Failure: Error, CustomStringConvertible {
   var description: String
   init(_ text: String) { description = text }

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   /// What services say on their notify sockets, and their own reloads: real processes, real datagrams.
   @Suite struct `What a service says` {
     /// A service that does what lines of Python in a FIFO tell it, and writes down what it has to say.

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   @Suite struct `guardian guards itself` {
     private let steady = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
 

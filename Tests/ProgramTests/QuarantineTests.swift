@@ -1,8 +1,37 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   @Suite struct `a program beyond help` {
+    @Test func `is released by a mended configuration file, without anybody's command; a touched policy is none`()
+      async throws
+    {
+      let scratch = try Scratch()
+      let settings = scratch.path + "/shop.conf"
+      try Files.write("broken\n", to: settings)
+      let yaml = """
+        command: [/bin/sh, -c, "grep -q works '\(settings)' || exit 78; exec sleep 1000000"]
+        startup-window: 200ms
+        backoff: {first: 10ms, max: 10ms}
+        repair: [{name: config, restore: ["\(settings)"]}]
+        quarantine: {retry-after: never}
+        log: none
+        """
+      let guardian = try await Guardian(scratch, services: ["shop": yaml])
+      try await guardian.wait(for: "shop", "is quarantined") { $0["phase"].string == "quarantined" }
+      // Policy is no reason to try again.
+      try guardian.configure("shop", yaml + "\ndescription: policy\n")
+      #expect(try await guardian.control("reload").code == 0)
+      let still = try await guardian.wait(for: "shop", "has the new policy") { $0["description"].string == "policy" }
+      #expect(still["phase"].string == "quarantined")
+      try Files.write("works\n", to: settings)
+      let well = try await guardian.wait(for: "shop", "settles") { $0["settled"].bool == true }
+      #expect(well["step"].string == "restart" && well["strikes"].int == 0, "\(well)")
+      let told = try await guardian.control("events", "shop").output
+      #expect(told.contains("released") && told.contains(settings), "\(told)")
+      try await guardian.stop()
+    }
+
     @Test func `is quarantined after the strikes and at the times that plan announced, tried, and released`()
       async throws
     {

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   /// Several boots of a real systemd over the same state directory; each ends like a machine whose plug is pulled.
   @Suite(.enabled(if: Boot.missing == nil, "not shown: \(Boot.missing ?? "")"))
   struct `after the machine went down` {

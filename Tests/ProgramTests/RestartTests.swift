@@ -40,7 +40,7 @@ private final class Asked {
 
 private let rounds = getenv("GUARDIAN_ROUNDS").flatMap { Int(String(cString: $0)) }
 
-extension Programs {
+extension PatientPrograms {
   @Suite struct `orders that come fast` {
     /// Keeps its port for three seconds after TERM: itself, or by a child that it leaves behind.
     static let server = """

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PatientPrograms {
   /// The unit as `make install` leaves it, under a real systemd that is process 1 of its own namespaces. One boot serves
   /// all of these tests: Tests/Support/systemd-scenario does things and prints what it sees.
   @Suite(
@@ -32,6 +32,24 @@ extension Programs {
       #expect(lines.contains("hello from chatty") && lines.contains("trouble from chatty"), "\(lines)")
       #expect(try !facts["journal-own"].contains("from chatty"))
       #expect(try facts["journal-priority"].contains("guardian.service"))
+    }
+
+    @Test func `a crash report has the last words of its own run, from the journal`() throws {
+      let reports = try facts["lastwords"].split(separator: "\n").map { try JSON(String($0)) }
+      #expect(reports.count == 2, "\(reports)")
+      for report in reports {
+        let lines = report["output"]["lines"].array.compactMap(\.string)
+        #expect(lines.count == 4 && lines.contains("bad luck"), "\(report["output"])")
+        let words = lines.filter { $0.hasPrefix("word ") }
+        #expect(words.map { $0.prefix(7) } == ["word 1 ", "word 2 ", "word 3 "], "\(lines)")
+        #expect(Set(words.map { $0.dropFirst(7) }).count == 1, "of one process: \(lines)")
+        #expect(
+          report["changes"].array.compactMap { $0["what"].string } == ["no healthy run on record"],
+          "\(report["changes"])")
+      }
+      #expect(Set(reports.map { $0["output"]["lines"].array.first?.string }).count == 2, "each has its own")
+      let shown = try JSON(facts["lastwords-run"])["lines"].array.compactMap { $0["text"].string }
+      #expect(shown == reports[1]["output"]["lines"].array.compactMap(\.string), "\(shown)")
     }
 
     @Test func `an event is one entry of the journal, with its facts as fields, and journalctl -x explains it`() throws

@@ -5,7 +5,7 @@ import Testing
 private let rounds = getenv("GUARDIAN_UPGRADES").flatMap { Int(String(cString: $0)) } ?? 5
 private let load = getenv("GUARDIAN_UPGRADE_SERVICES").flatMap { Int(String(cString: $0)) } ?? 20
 
-extension Programs {
+extension PatientPrograms {
   @Suite(.serialized) struct `an upgrade in place` {
     /// A guardian whose program is a copy of its own, which may be replaced while it runs.
     private func guardian(_ services: [String: String]) async throws -> (Guardian, program: String) {

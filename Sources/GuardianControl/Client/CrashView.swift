@@ -83,8 +83,8 @@ private func render(_ root: JSONValue, _ service: String, _ style: Style) -> [UI
     func number(_ key: StaticString) -> Int64 { usage[key]?.integer ?? 0 }
     add(
       "Used",
-      "\(number("user_ms")) ms of CPU, \(number("system_ms")) ms in the kernel, at most "
-        + "\(number("peak_memory") >> 10) KiB of memory")
+      "\(number("user_ms")) ms of CPU, \(number("system_ms")) ms in the kernel"
+        + (usage["peak_memory"]?.integer.map { ", at most \($0 >> 10) KiB of memory" } ?? ""))
   }
   if let memory = root["memory"], memory.isObject {
     let peak = memory["peak"]?.integer.map { "peak \($0 >> 10) KiB" } ?? ""

@@ -88,41 +88,75 @@ package struct LogScanner: Sendable {
   }
 }
 
+/// One line of a service's stream into the journal.
+package struct JournalLine: Hashable, Sendable {
+  package var entry: LogEntry
+  /// Microseconds since 1970, by journald's clock when it took the line in: a little later than it was written.
+  package var at: Int64
+  /// Who wrote it; nil: journald does not say.
+  package var pid: Int32?
+  /// journald's name for the stream; each run has one of its own. Empty: not said.
+  package var stream: String
+}
+
 /// One line of `journalctl --output=json`; nil for what is none.
-package func journalEntry(_ line: ArraySlice<UInt8>) -> LogEntry? {
+package func journalLine(_ line: ArraySlice<UInt8>) -> JournalLine? {
   let parsed = Array(line).withUnsafeBufferPointer { bytes in
-    withJSON(bytes) { object -> LogEntry? in
+    withJSON(bytes) { object -> JournalLine? in
       guard let micro = object["__REALTIME_TIMESTAMP"]?.string.flatMap({ Int64($0) }) else { return nil }
       var entry = LogEntry()
       var stamp = LogStamp()
       stamp.set(WallTime(nanoseconds: micro.multipliedReportingOverflow(by: 1000).partialValue))
       entry.time = String(decoding: stamp.bytes, as: UTF8.self)
-      guard let message = object["MESSAGE"] else { return entry }
-      // What is no text comes as a list of numbers.
-      if message.isArray {
-        entry.text = message.elements.map { UInt8(truncatingIfNeeded: $0.integer ?? 0) }
-      } else {
-        entry.text = message.withBytes { Array($0) } ?? []
+      if let message = object["MESSAGE"] {
+        // What is no text comes as a list of numbers.
+        if message.isArray {
+          entry.text = message.elements.map { UInt8(truncatingIfNeeded: $0.integer ?? 0) }
+        } else {
+          entry.text = message.withBytes { Array($0) } ?? []
+        }
       }
-      return entry
+      return JournalLine(
+        entry: entry, at: micro, pid: object["_PID"]?.string.flatMap { Int32($0) },
+        stream: object["_STREAM_ID"]?.string ?? "")
     }
   }
-  guard case .success(let entry) = parsed else { return nil }
-  return entry
+  guard case .success(let line) = parsed else { return nil }
+  return line
+}
+
+/// Those of one run: of the streams that its main process has written to, whoever else wrote to them. Where it has said
+/// nothing itself, of the streams that began while it lived.
+///
+/// - Parameters:
+///   - begun: Microseconds since 1970, not later than its first instruction; `ended` likewise.
+package func journalLines(_ lines: [JournalLine], pid: Int32, begun: Int64, ended: Int64) -> [JournalLine] {
+  var streams = Set(lines.filter { $0.pid == pid && $0.at >= begun }.map(\.stream))
+  if streams.isEmpty {
+    var seen: Set<String> = []
+    for line in lines where seen.insert(line.stream).inserted && line.at >= begun && line.at <= ended {
+      streams.insert(line.stream)
+    }
+  }
+  return lines.filter { streams.contains($0.stream) && $0.at >= begun }
 }
 
 /// Of `journalctl --output=json GUARDIAN_RUN=ID`: from when to when the run was there, microseconds since 1970; `until` is nil
-/// while nobody has said that it ended.
-package func journalSpan(_ output: [UInt8]) -> (since: Int64, until: Int64?)? {
-  var span: (since: Int64, until: Int64?)?
+/// while nobody has said that it ended. `pid`: of its main process; nil: not said.
+package func journalSpan(_ output: [UInt8]) -> (since: Int64, until: Int64?, pid: Int32?)? {
+  var span: (since: Int64, until: Int64?, pid: Int32?)?
   for line in output.split(separator: UInt8(ascii: "\n")) {
     let parsed = Array(line).withUnsafeBufferPointer { bytes in
       withJSON(bytes) { object in
-        (object["__REALTIME_TIMESTAMP"]?.string.flatMap { Int64($0) }, object["GUARDIAN_EVENT"]?.string)
+        (
+          object["__REALTIME_TIMESTAMP"]?.string.flatMap { Int64($0) }, object["GUARDIAN_EVENT"]?.string,
+          object["OBJECT_PID"]?.string.flatMap { Int32($0) }
+        )
       }
     }
-    guard case .success((let time?, let event)) = parsed else { continue }
-    if span == nil { span = (time, nil) }
+    guard case .success((let time?, let event, let pid)) = parsed else { continue }
+    if span == nil { span = (time, nil, nil) }
+    if event == "started" { span?.pid = pid }
     if event == "ended" { span?.until = time }
   }
   return span
