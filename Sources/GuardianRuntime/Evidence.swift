@@ -59,6 +59,8 @@ final class EvidenceTable {
     var missing = 0
     var waiters: [() -> Void] = []
     var isOpen = true
+    /// Asks for what was not there yet.
+    var again: EventSource?
     /// Deaths of the same kind that came while it was open, and have no report of their own.
     var repeated: [WallTime] = []
     init(_ report: CrashReport, pid: Int32, begun: WallTime, until: Instant) {
@@ -85,6 +87,10 @@ final class EvidenceTable {
   /// Another death of the same kind within this is only counted.
   private static let flood = Duration.milliseconds(300)
   private static let kernelLog = "kernel log"
+  /// Of deaths just before guardian's own: how long ago, and how many.
+  private static let recoverable = Duration.minute, recoveredAtOnce = 64
+  /// journalctl's answer is one entry; more than this is none. Asked for again after the pause.
+  private static let mostBytesOfEntry = 1 << 20, pause = Duration.milliseconds(200)
   /// Of one service.
   private static let openAtOnce = 4, repeatsOpen = 10_000
   /// Of all reports that are kept for hooks.
@@ -171,6 +177,32 @@ final class EvidenceTable {
     askForChanges(begun, service)
     arrived(begun, service)
     armTimer()
+  }
+
+  /// A death that guardian itself did not outlive long enough to report it: what is still to be had of it is kept now.
+  func recover(_ services: [ServiceID]) {
+    let now = SystemClocks.now().wall.nanoseconds
+    var recovered = 0
+    for service in services where recovered < Self.recoveredAtOnce {
+      guard let machine = shell.fleet.machine(of: service), let end = machine.record.lastEnd,
+        ![.ordered, .clean].contains(end.crashClass),
+        now.subtractingSaturating(end.at.nanoseconds) < Self.recoverable.nanoseconds
+      else { continue }
+      recovered += 1
+      let step = machine.record.step
+      shell.store.ask(.report(idPrefix: end.run.description)) { [weak self] answer in
+        guard let self, case .reports(let found) = answer, found.isEmpty, let spec = shell.fleet.spec(of: service)
+        else {
+          return
+        }
+        let facts = shell.runs.facts(of: service)
+        if facts.log.isEmpty { facts.log = shell.logName(spec.log) }
+        examine(
+          CrashReport(
+            service: spec.name, end: end, kind: .ordinary, wasReady: false, settled: false, disabledPlugins: [],
+            step: step), for: service)
+      }
+    }
   }
 
   private func arrived(_ open: Pending, _ service: ServiceID) {
@@ -267,24 +299,32 @@ final class EvidenceTable {
   /// The journal's entry comes when systemd-coredump is done with the dump; it is asked for now and then until the report
   /// has to be complete.
   private func askForDump(_ open: Pending, _ service: ServiceID) {
+    guard let journalctl = HelperTable.program("journalctl") else { return }
     open.missing += 1
-    let pid = open.pid, boot = BootID.current().filter { $0 != "-" && !$0.isWhitespace }
-    let end = open.report.end
-    let started = WallTime(nanoseconds: end.at.nanoseconds.subtractingSaturating(end.uptime.nanoseconds))
-    let query = JournalQuery(
-      shell,
-      [
-        "MESSAGE_ID=fc2e22bc6ee647b6b90729ab34a250b1", "COREDUMP_PID=\(pid)", "_BOOT_ID=\(boot)",
-      ])
-    query.ask(until: open.until) { [weak self, weak open] bytes in
-      guard let self, let open, open.isOpen else { return true }
-      let found = bytes.withUnsafeBufferPointer { parseCoredumpEntry($0, pid: pid, bootID: boot, since: started) }
-      guard var found else { return false }
-      found.access = found.access ?? open.report.backtrace.access
-      open.report.backtrace = found
-      arrived(open, service)
-      return true
+    let boot = BootID.current().filter { $0 != "-" && !$0.isWhitespace }
+    let command = [
+      journalctl, "--quiet", "--no-pager", "--output=json", "--lines=1", "--reverse",
+      "MESSAGE_ID=fc2e22bc6ee647b6b90729ab34a250b1", "COREDUMP_PID=\(open.pid)", "_BOOT_ID=\(boot)",
+    ]
+    func ask() {
+      let left = open.until - SystemClocks.monotonic()
+      guard open.isOpen, left > .zero else { return }
+      shell.helpers.ask(command, limit: Self.mostBytesOfEntry, patience: left) { [weak self, weak open] answer in
+        guard let self, let open, open.isOpen else { return }
+        let found = answer.output.withUnsafeBufferPointer {
+          parseCoredumpEntry($0, pid: open.pid, bootID: boot, since: open.begun)
+        }
+        guard var found else {
+          open.again?.arm(at: (SystemClocks.monotonic() + Self.pause).nanoseconds)
+          return
+        }
+        found.access = found.access ?? open.report.backtrace.access
+        open.report.backtrace = found
+        arrived(open, service)
+      }
     }
+    open.again = try? shell.loop.timer(.monotonic, priority: .time) { [weak open] in if open != nil { ask() } }
+    ask()
   }
 
   // MARK: The report
@@ -318,6 +358,7 @@ final class EvidenceTable {
 
   private func complete(_ open: Pending, _ service: ServiceID) {
     open.isOpen = false
+    open.again = nil
     pending[service]?.removeAll { $0 === open }
     if pending[service]?.isEmpty ?? false { pending[service] = nil }
     var report = open.report
@@ -417,92 +458,5 @@ final class EvidenceTable {
   func forget(_ service: ServiceID) {
     completeAll(of: service)
     if let last = last.removeValue(forKey: service) { bodies -= last.body.count }
-  }
-}
-
-/// A question to the journal, asked by `journalctl` in a process of its own.
-final class JournalQuery {
-  private unowned let shell: Shell
-  private let matches: [String]
-  private var source: EventSource?
-  private var timer: EventSource?
-  private var output: OwnedFD?
-  private var bytes: [UInt8] = []
-  private var until = Instant.zero
-  private var then: (([UInt8]) -> Bool)?
-  private var own: JournalQuery?
-
-  /// journalctl's answer is one entry; more than this is none.
-  private static let most = 1 << 20
-  private static let pause = Duration.milliseconds(200)
-  static let program = "/usr/bin/journalctl"
-
-  init(_ shell: Shell, _ matches: [String]) {
-    self.shell = shell
-    self.matches = matches
-  }
-  // Always the source first, and then its descriptor.
-  deinit {
-    source?.cancel()
-    timer?.cancel()
-  }
-
-  /// `then` gets the newest entry that matches, again and again until it says that this was the one, or time is over.
-  func ask(until: Instant, then: @escaping ([UInt8]) -> Bool) {
-    self.until = until
-    self.then = then
-    own = self
-    timer = try? shell.loop.timer(.monotonic, priority: .time) { [unowned self] in again() }
-    again()
-  }
-
-  private func again() {
-    let now = SystemClocks.monotonic()
-    guard now < until, source == nil, start() else {
-      if now >= until || source == nil { end() }
-      return
-    }
-  }
-
-  private func start() -> Bool {
-    guard access(Self.program, X_OK) == 0, let pipe = try? makePipe() else { return false }
-    let readEnd = OwnedFD(adopting: pipe.read), writeEnd = OwnedFD(adopting: pipe.write)
-    var spawn = SpawnRequest(
-      command: [Self.program, "--quiet", "--no-pager", "--output=json", "--lines=1", "--reverse"] + matches)
-    spawn.environment = ChildEnvironment(user: shell.ownIdentity, language: shell.language).strings
-    spawn.output = .descriptor(writeEnd.number)
-    spawn.error = .null
-    guard case .started = shell.spawner.spawn(spawn) else { return false }
-    bytes = []
-    let number = readEnd.number
-    output = consume readEnd
-    source = try? shell.loop.onIO(number, .read, priority: .outcomes) { [unowned self] _ in hear() }
-    return source != nil
-  }
-
-  private func hear() {
-    guard let number = output?.number else { return }
-    var chunk = [UInt8](repeating: 0, count: 16 << 10)
-    let count = read(number, &chunk, chunk.count)
-    if count < 0, errno == EAGAIN || errno == EINTR { return }
-    if count > 0, bytes.count < Self.most {
-      bytes += chunk[..<count]
-      return
-    }
-    source?.cancel()
-    source = nil
-    output = nil
-    if then?(bytes) ?? true { return end() }
-    timer?.arm(at: (SystemClocks.monotonic() + Self.pause).nanoseconds)
-  }
-
-  private func end() {
-    source?.cancel()
-    source = nil
-    output = nil
-    timer?.cancel()
-    timer = nil
-    then = nil
-    own = nil
   }
 }

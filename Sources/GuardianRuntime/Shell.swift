@@ -677,6 +677,7 @@ final class Shell {
     added = fleet.inStartOrder(added)
     failPoint("adopt.before")
     adopt(added)
+    evidence.recover(added)
     failPoint("adopt.after")
     for id in gone { fleet.handle(.removed, for: id, now: now) }
     for id in added { fleet.handle(.begin, for: id, now: now) }

@@ -146,6 +146,37 @@ extension Programs {
       try await guardian.stop()
     }
 
+    @Test func `of a death that guardian did not outlive is made by the next guardian`() async throws {
+      let scratch = try Scratch()
+      #expect(mkfifo(scratch.path + "/go", 0o600) == 0)
+      let guardian = try await Guardian(
+        scratch,
+        services: [
+          "x":
+            "command: [/bin/sh, -c, \"echo last words; read line <'\(scratch.path)/go'; exit 9\"]\nbackoff: {first: 1h, max: 1h}\nlog: file\n"
+        ])
+      try await eventually("it has spoken") {
+        (try? Programs.`output to files`.log(guardian, "x").lines) == ["last words"] ? () : nil
+      }
+      // Who would say what its last words were does not answer, so that the report is not complete yet.
+      let logger = try #require(Programs.`output to files`.loggers(guardian).first)
+      kill(logger, SIGSTOP)
+      defer { kill(logger, SIGCONT) }
+      let go = open(scratch.path + "/go", O_WRONLY | O_NONBLOCK | O_CLOEXEC)
+      close(go)
+      let run = try await guardian.wait(for: "x", "has died") { $0["phase"].string == "backing-off" }["last_end"][
+        "code"
+      ].int
+      #expect(run == 9)
+      guardian.kill()
+      kill(logger, SIGCONT)
+      try await guardian.startAgain()
+      let report = try await document(guardian, try #require(try await reports(guardian, "x").last?["id"].string))
+      #expect(report["code"].int == 9 && report["strikes"].int == 1, "\(report)")
+      #expect(report["output"]["lines"].array.compactMap(\.string) == ["last words"], "\(report["output"])")
+      try await guardian.stop()
+    }
+
     static let backtracer: String? =
       (getenv("PATH").map { String(cString: $0) } ?? "").split(separator: ":").map { directory in
         "\(directory)/../libexec/swift/linux/swift-backtrace"
