@@ -4,6 +4,9 @@
 // directory of the path: above a small tmpfs with a whiteout of the name, below the directory itself. The tmpfs lies over
 // the directory for a moment only, since an overlay takes its layers from mounted places; so no place of the file system
 // is needed for it, and nothing of it is left behind.
+//
+// Where that cannot be, an empty file or directory lies over the path. A plugin directory gets a view of its own instead:
+// a read-only tmpfs in its place, in which whatever else is in it is mounted.
 #define _GNU_SOURCE
 #include "hide.h"
 
@@ -13,6 +16,7 @@
 #include <linux/mount.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/stat.h>
@@ -100,19 +104,26 @@ static bool exists(int directory, const char *name) {
   return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 || errno != ENOENT;
 }
 
-static int cover_with_overlay(int directory, const struct guardian_hide *hide, size_t count) {
+// Read-only, and otherwise as what the directory is on; or -errno.
+static int attributes_of(int directory) {
   struct statfs system;
   if (fstatfs(directory, &system) < 0) return -errno;
   unsigned attributes = MOUNT_ATTR_RDONLY;
   if (system.f_flags & NO_SUID) attributes |= MOUNT_ATTR_NOSUID;
   if (system.f_flags & NO_DEV) attributes |= MOUNT_ATTR_NODEV;
   if (system.f_flags & NO_EXEC) attributes |= MOUNT_ATTR_NOEXEC;
+  return (int)attributes;
+}
+
+static int cover_with_overlay(int directory, const struct guardian_hide *hide, size_t count) {
+  int attributes = attributes_of(directory);
+  if (attributes < 0) return attributes;
 
   int layer = open_tmpfs("0755", 0);
   if (layer < 0) return layer;
   int answer = 0;
   for (size_t i = 0; i < count && answer == 0; i++) {
-    if (!exists(directory, hide[i].name)) continue;
+    if (hide[i].way == GUARDIAN_HIDE_EMPTY || !exists(directory, hide[i].name)) continue;
     if (mknodat(layer, hide[i].name, S_IFCHR, 0) < 0) answer = -errno;
   }
   if (answer == 0) answer = dress_as(layer, directory);
@@ -143,6 +154,98 @@ static int cover_with_overlay(int directory, const struct guardian_hide *hide, s
     detach(layer);
     answer = overlay < 0 ? (int)overlay : (int)attach((int)overlay, directory);
     if (overlay >= 0) close((int)overlay);
+  }
+  close(layer);
+  return answer;
+}
+
+static bool is_hidden(const struct guardian_hide *hide, size_t count, const char *name) {
+  for (size_t i = 0; i < count; i++)
+    if (hide[i].way != GUARDIAN_HIDE_EMPTY && strcmp(hide[i].name, name) == 0) return true;
+  return false;
+}
+
+// A place in the layer for the entry, to be mounted over; a link is made again. Or -errno.
+static int make_place(int layer, int directory, const char *name) {
+  struct stat status;
+  if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0) return errno == ENOENT ? 0 : -errno;
+  if (S_ISLNK(status.st_mode)) {
+    char link[PATH_MAX];
+    ssize_t length = readlinkat(directory, name, link, sizeof link - 1);
+    if (length < 0) return -errno;
+    link[length] = 0;
+    return symlinkat(link, layer, name) < 0 ? -errno : 0;
+  }
+  if (S_ISDIR(status.st_mode)) return mkdirat(layer, name, 0755) < 0 ? -errno : 0;
+  int file = openat(layer, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file < 0) return -errno;
+  close(file);
+  return 0;
+}
+
+// Mounts what is in the directory where its place was made; links have none.
+static int fill_place(int layer, int directory, const char *name) {
+  struct stat status;
+  if (fstatat(layer, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || S_ISLNK(status.st_mode)) return 0;
+  int target = openat(layer, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  if (target < 0) return -errno;
+  long tree = raw3(SYS_open_tree, directory, name,
+                   OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT);
+  int answer = tree < 0 ? (int)tree : (int)attach((int)tree, target);
+  if (tree >= 0) close((int)tree);
+  close(target);
+  return answer;
+}
+
+enum { MOST_ENTRIES = 1024 };
+
+// What is in the directory and not hidden, each at its turn. 0, or -errno.
+static int for_each_kept(int directory, const struct guardian_hide *hide, size_t count, int layer,
+                         int (*body)(int layer, int directory, const char *name)) {
+  int list = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (list < 0) return -errno;
+  struct entry {
+    uint64_t inode;
+    int64_t next;
+    uint16_t size;
+    unsigned char type;
+    char name[];
+  };
+  _Alignas(struct entry) char buffer[4096];
+  int answer = 0, entries = 0;
+  long got = 0;
+  while (answer == 0 && (got = raw3(SYS_getdents64, list, (long)buffer, sizeof buffer)) > 0) {
+    for (long at = 0; at < got && answer == 0;) {
+      const struct entry *entry = (const struct entry *)(buffer + at);
+      at += entry->size;
+      const char *name = entry->name;
+      if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || is_hidden(hide, count, name)) continue;
+      // A view of that many mounts is none that a start should wait for.
+      answer = ++entries > MOST_ENTRIES ? -E2BIG : body(layer, directory, name);
+    }
+  }
+  close(list);
+  return answer == 0 && got < 0 ? (int)got : answer;
+}
+
+// In the directory's place, a read-only one with everything in it but what is hidden. 0, or -errno, and all is as it was.
+static int cover_with_selection(int directory, const struct guardian_hide *hide, size_t count) {
+  int attributes = attributes_of(directory);
+  if (attributes < 0) return attributes;
+  int layer = open_tmpfs("0755", 0);
+  if (layer < 0) return layer;
+  int answer = for_each_kept(directory, hide, count, layer, make_place);
+  if (answer == 0) answer = dress_as(layer, directory);
+  if (answer == 0) answer = (int)attach(layer, directory);
+  if (answer == 0) {
+    answer = for_each_kept(directory, hide, count, layer, fill_place);
+    if (answer == 0) {
+      struct mount_attr set = {.attr_set = (unsigned)attributes};
+      // Where the kernel cannot do that, the directory's mode is all that keeps it as it is.
+      raw6(SYS_mount_setattr, layer, (long)"", AT_EMPTY_PATH, (long)&set, sizeof set, 0);
+    } else {
+      detach(layer);
+    }
   }
   close(layer);
   return answer;
@@ -282,22 +385,31 @@ int guardian_hide_paths(const struct guardian_spawn_request *request, int report
 
     int directory = open(hide[first].directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0 && errno != ENOENT && errno != ENOTDIR) return -errno;
-    size_t present = 0;
+    size_t hidden = 0, empty = 0;
+    bool replace = false;
     for (size_t i = first; i < end; i++) {
-      if (directory >= 0 && exists(directory, hide[i].name)) present++;
-      else tell(report, i, GUARDIAN_HIDDEN_MISSING);
+      if (hide[i].way == GUARDIAN_HIDE_IN_VIEW) replace = true;
+      if (directory < 0 || !exists(directory, hide[i].name)) tell(report, i, GUARDIAN_HIDDEN_MISSING);
+      else if (hide[i].way == GUARDIAN_HIDE_EMPTY) empty++;
+      else hidden++;
     }
-    if (present > 0) {
-      bool covered = !must_stay_writable(request, directory) && !has_mounts_below(directory) &&
-                     cover_with_overlay(directory, hide + first, end - first) == 0;
+    if (hidden > 0 || empty > 0) {
+      const struct guardian_hide *group = hide + first;
+      bool covered = hidden > 0 && (replace || !must_stay_writable(request, directory)) && !has_mounts_below(directory) &&
+                     cover_with_overlay(directory, group, end - first) == 0;
+      if (!covered && replace) covered = cover_with_selection(directory, group, end - first) == 0;
+      // Through the descriptor the directory is seen as it was before.
+      int now = covered && empty > 0 ? open(hide[first].directory, O_PATH | O_DIRECTORY | O_CLOEXEC) : directory;
+      if (now < 0) return -errno;
       for (size_t i = first; i < end; i++) {
-        // Through the descriptor the directory is seen as it was before.
         if (!exists(directory, hide[i].name)) continue;
         *index = (int)i;
-        int nothing = covered ? 0 : cover_with_nothing(directory, hide[i].name);
+        bool absent = covered && hide[i].way != GUARDIAN_HIDE_EMPTY;
+        int nothing = absent ? 0 : cover_with_nothing(now, hide[i].name);
         if (nothing < 0) return nothing;
-        tell(report, i, covered ? GUARDIAN_HIDDEN_ABSENT : nothing ? GUARDIAN_HIDDEN_MISSING : GUARDIAN_HIDDEN_EMPTY);
+        tell(report, i, absent ? GUARDIAN_HIDDEN_ABSENT : nothing ? GUARDIAN_HIDDEN_MISSING : GUARDIAN_HIDDEN_EMPTY);
       }
+      if (now != directory) close(now);
     }
     if (directory >= 0) close(directory);
   }

@@ -127,6 +127,8 @@ package struct ConfigurationContext {
   /// Nil: nobody else can change what this path leads to. Else who can, and where, as in `directory /srv/x is writable by
   /// others (uid 0, mode 0777)`.
   package var whoElseWrites: (_ path: String) -> String?
+  /// The names of what may be a plugin in this directory, unordered. Asked for `plugins.directory`.
+  package var entries: (_ path: String) -> Result<[String], UserProblem>
   /// CAP_SYS_ADMIN is there, so that a path can be hidden from one service.
   package var canHide: Bool
   /// Guardian's own uid; only root may become somebody else.
@@ -139,12 +141,15 @@ package struct ConfigurationContext {
   package init(
     resolveUser: @escaping (String?, String?) -> Result<Identity, UserProblem>,
     lookAt: @escaping (String, PathUse) -> String? = { _, _ in nil },
-    whoElseWrites: @escaping (String) -> String? = { _ in nil }, canHide: Bool = true, ownUID: UInt32 = 0,
+    whoElseWrites: @escaping (String) -> String? = { _ in nil },
+    entries: @escaping (String) -> Result<[String], UserProblem> = { _ in .success([]) }, canHide: Bool = true,
+    ownUID: UInt32 = 0,
     mayGive: @escaping (Capability) -> Bool = { _ in true }, passedSockets: [String]? = nil
   ) {
     self.resolveUser = resolveUser
     self.lookAt = lookAt
     self.whoElseWrites = whoElseWrites
+    self.entries = entries
     self.canHide = canHide
     self.ownUID = ownUID
     self.mayGive = mayGive

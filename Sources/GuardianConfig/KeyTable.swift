@@ -282,11 +282,66 @@ package struct KeyTable: Sendable {
       "plugins.list[].environment", "mapping of names to text", "{}", "set while it is off",
       "plugins:\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
     Key(
+      "plugins.list[].unset", "list", "[]", "variables that are missing while it is off",
+      "plugins:\n  list:\n    - {name: tracing, unset: [WEB_TRACE_TO]}"),
+    Key(
+      "plugins.list[].remove-from", "list of mappings", "[]", "lists that miss an element while it is off",
+      "plugins:\n  list:\n    - {name: social, remove-from: [{variable: WEB_PLUGINS, item: social}]}"),
+    Key(
+      "plugins.list[].remove-from[].variable", "name of a variable", "", "whose value is the list",
+      "plugins:\n  list:\n    - {name: social, remove-from: [{variable: WEB_PLUGINS, item: social}]}"),
+    Key(
+      "plugins.list[].remove-from[].argument", "text", "", "the option whose value is the list",
+      "command: [/usr/bin/web, \"--plugins=social,maps\"]\nplugins:\n  list:\n    - {name: social, remove-from: [{argument: --plugins, item: social}]}"),
+    Key(
+      "plugins.list[].remove-from[].item", "text", "", "the element",
+      "plugins:\n  list:\n    - {name: social, remove-from: [{variable: WEB_PLUGINS, item: social}]}"),
+    Key(
+      "plugins.list[].remove-from[].separator", "text", "\",\"", "what stands between elements",
+      "plugins:\n  list:\n    - name: hooks\n      remove-from: [{variable: NODE_OPTIONS, item: --require hooks, separator: \" \"}]"),
+    Key(
+      "plugins.list[].preload", "library, or list of libraries", "[]", "missing in LD_PRELOAD while it is off",
+      "plugins:\n  list:\n    - {name: allocator, preload: libjemalloc.so.2}"),
+    Key(
       "plugins.list[].arguments", "list", "[]", "added to the command while it is off",
       "plugins:\n  list:\n    - {name: metrics, arguments: [--disable-extension, metrics]}"),
     Key(
+      "plugins.list[].remove-arguments", "list of arguments, or of lists of arguments", "[]",
+      "missing in the command while it is off",
+      "command: [/usr/bin/web, --with-search, --load=search.so]\nplugins:\n  list:\n    - {name: search, remove-arguments: [--with-search, [--load, search.so]]}"),
+    Key(
+      "plugins.list[].replace-arguments", "list of mappings", "[]", "others in their place while it is off",
+      "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"),
+    Key(
+      "plugins.list[].replace-arguments[].from", "argument, or list", "", "what is in the command",
+      "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"),
+    Key(
+      "plugins.list[].replace-arguments[].to", "argument, or list", "", "what is there instead",
+      "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"),
+    Key(
       "plugins.list[].hide", "path, or list of paths", "[]", "absent for this service alone while it is off",
       "plugins:\n  list:\n    - {name: social, hide: /srv/web/plugins/social.so}"),
+    Key(
+      "plugins.list[].empty", "path, or list of paths", "[]", "empty for this service alone while it is off",
+      "plugins:\n  list:\n    - {name: themes, empty: /srv/web/themes}"),
+    Key(
+      "plugins.directory", "path", "", "each entry of this directory is a plugin",
+      "plugins: {directory: /srv/web/plugins.d}"),
+    Key(
+      "plugins.only", "pattern, or list of patterns", "all", "which entries of the directory are plugins",
+      "plugins: {directory: /srv/web/plugins.d, only: \"*.so\"}"),
+    Key(
+      "plugins.entry", "mapping", "{hide: \"%p\"}", "how an entry of the directory is switched off",
+      "plugins:\n  directory: /srv/web/plugins.d\n  entry: {remove-from: [{variable: WEB_PLUGINS, item: \"%s\"}]}"),
+    Key(
+      "plugins.acknowledge", "mapping", "", "what must confirm that plugins are off",
+      "plugins: {directory: /srv/web/plugins.d, acknowledge: {status: \"safe mode\"}}"),
+    Key(
+      "plugins.acknowledge.check", "name", "", "this check passes",
+      "checks:\n  - {name: safe, http: \"http://127.0.0.1:8080/safe\"}\nplugins:\n  directory: /srv/web/plugins.d\n  acknowledge: {check: safe}"),
+    Key(
+      "plugins.acknowledge.status", "text", "", "a STATUS= of the program begins with this",
+      "plugins: {directory: /srv/web/plugins.d, acknowledge: {status: \"safe mode\"}}"),
     Key("quarantine", "mapping", "{}", "the last step", "quarantine: {retry-after: 1h}"),
     Key(
       "quarantine.retry-after", "duration | never", "15min", "before the first trial start; doubles each time",

@@ -723,49 +723,6 @@ struct ServiceDecoder {
     return nil
   }
 
-  private mutating func plugins(_ node: Node?, _ spec: inout ServiceSpec) {
-    guard let node, let fields = fields(of: node, at: "plugins", called: "'plugins'") else { return }
-    spec.plugins.retryAfter =
-      duration(fields["retry-after"], "'retry-after'", atLeast: .seconds(1)) ?? spec.plugins.retryAfter
-    let items = list(fields["list"], "'list'") ?? []
-    if items.isEmpty && !inDefaults { warn(node, "'plugins' has no effect", "there is none in 'list'") }
-    var names: [String: Node] = [:]
-    for item in items {
-      guard let fields = self.fields(of: item, at: "plugins.list[]", called: "a plugin") else { continue }
-      guard let name = self.name(fields["name"], of: item, "plugin", &names) else { continue }
-      var plugin = PluginSpec(name: name)
-      if let node = fields["environment"] { plugin.environment = environment(node, "'environment'") }
-      for argument in list(fields["arguments"], "'arguments'") ?? [] {
-        if let text = self.argument(argument, "an element of 'arguments'") { plugin.arguments.append(text) }
-      }
-      if let hide = fields["hide"] {
-        var paths = [hide]
-        if case .list(let several) = hide.content { paths = several }
-        for path in paths {
-          if let path = exactPath(path, "'hide'") { plugin.hide.append(path) }
-        }
-      }
-      if plugin.environment.isEmpty && plugin.arguments.isEmpty && plugin.hide.isEmpty {
-        // Whatever is there and gave nothing has been reported, unless it is really empty.
-        let given = fields["environment"] ?? fields["arguments"] ?? fields["hide"]
-        if given == nil && fields.misspelt.isEmpty || given?.isEmpty == true {
-          fault(item, "plugin '\(name)' cannot be switched off", "it needs 'environment', 'arguments' or 'hide'")
-        }
-        continue
-      }
-      if !plugin.hide.isEmpty && !context.canHide {
-        // The service runs all the same; safe mode has to do without this.
-        error(
-          fields["hide"], "'hide' needs CAP_SYS_ADMIN",
-          "guardian does not have it, so safe mode leaves this path alone",
-          blocks: false)
-        plugin.hide = []
-        if plugin.environment.isEmpty && plugin.arguments.isEmpty { continue }
-      }
-      spec.process.plugins.append(plugin)
-    }
-  }
-
   /// The unique name of a repair or plugin.
   mutating func name(
     _ node: Node?, of item: Node, _ what: String, _ names: inout [String: Node]

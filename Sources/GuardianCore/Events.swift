@@ -59,6 +59,9 @@ package enum ServiceEvent: Hashable, Sendable {
   case executableSeen(FileIdentity?)
   /// The declared files were looked at: before each start, and when one that is watched has changed.
   case filesSeen([FileSight])
+  /// The plugin directory was looked at: before each start, and when it is watched and has changed. All that its entries
+  /// are, those of the definition's list left out.
+  case pluginsFound(PluginDirectory, [PluginSpec])
   /// The clocks stood still or guardian was not run for so long; nobody is to blame.
   case resumed(slept: Duration)
 

@@ -130,7 +130,9 @@ package struct Fleet: Sendable {
   /// The service's definition as it was read last, whether its process keys are in force yet or not.
   package func latestSpec(of id: ServiceID) -> ServiceSpec? {
     guard var spec = spec(of: id) else { return nil }
-    if let process = machine(id.index)?.nextProcess { spec.process = process.value }
+    guard let machine = machine(id.index) else { return spec }
+    if let process = machine.nextProcess { spec.process = process.value }
+    spec.process = machine.withFoundPlugins(spec.process)
     return spec
   }
   /// The service's definition in force.

@@ -254,22 +254,26 @@ extension ServiceMachine {
     merged.process = spec.process
     if merged != before { spec = merged }
     policyChanged(from: before, &turn)
-    guard new.process != spec.process else {
+    guard new.process.asDefined != spec.process.asDefined else {
       nextProcess = nil
+      if let directory = new.process.pluginDirectory {
+        pluginsFound(in: directory, new.process.plugins.filter { $0.entry != nil })
+      }
       // A reload is one of the moments at which what was missing is tried again.
       if missing != nil, case .quarantined = phase, mayStart { startFresh(&turn) }
       return
     }
+    nextFound = nil
     var unlimited = spec.process
     unlimited.groupLimits = new.process.groupLimits
     switch phase {
     case .starting, .running, .stopping:
-      guard unlimited == new.process else {
+      guard unlimited.asDefined == new.process.asDefined else {
         nextProcess = Shared(new.process)
         return
       }
       // Limits of its control group bind what runs already.
-      spec.process = new.process
+      spec.process.groupLimits = new.process.groupLimits
       nextProcess = nil
       save()
     case .repairing(var repair):

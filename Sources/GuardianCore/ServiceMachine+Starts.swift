@@ -65,6 +65,7 @@ extension ServiceMachine {
     }
     // On a fresh ladder there is nothing to be tried: what was to be a trial is a start like any.
     var kind = adoptProcess(&turn) ? .ordinary : wish
+    takeUpFoundPlugins()
     if !prepared, !spec.process.beforeStart.isEmpty { return prepare(kind, byOperator: byOperator, &turn) }
     var off = record.plugins.off
     switch kind {

@@ -30,9 +30,10 @@ extension ServiceMachine {
     case .starting, .running: break
     case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined: return []
     }
-    if nextProcess == nil, startedWith == nil || startedWith === definition { return [] }
+    if nextProcess == nil, nextFound == nil, startedWith == nil || startedWith === definition { return [] }
     var latest = spec
     if let nextProcess { latest.process = nextProcess.value }
+    latest.process = withFoundPlugins(latest.process)
     let difference = SpecDifference(from: startedWith?.value ?? latest, to: latest)
     // It changed while guardian was away, and what it was before is known by its fingerprint only.
     return difference.isEmpty && nextProcess != nil ? ["definition"] : difference.atStart

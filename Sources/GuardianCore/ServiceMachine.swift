@@ -42,6 +42,8 @@ package struct ServiceMachine: Hashable, Sendable {
   var definition: Shared<ServiceSpec>
   /// Process keys that wait for the next start.
   var nextProcess: Shared<ProcessSpec>?
+  /// Entries of the plugin directory that wait for the next start.
+  var nextFound: Shared<[PluginSpec]>?
   /// As the present run was started; what it was adopted with counts as that.
   var startedWith: Shared<ServiceSpec>?
   package internal(set) var record: ServiceRecord
@@ -388,6 +390,7 @@ extension ServiceMachine {
       takeDown(&turn)
     case .executableSeen(let identity): executableSeen(identity, &turn)
     case .filesSeen(let sights): filesSeen(sights, &turn)
+    case .pluginsFound(let directory, let found): pluginsFound(in: directory, found)
     case .resumed(let slept): resumed(slept, &turn)
     case .begin: begin(&turn)
     case .shutdown:

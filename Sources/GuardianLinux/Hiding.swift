@@ -10,23 +10,29 @@ package enum HideSupport {
 /// below it, since an overlay over the upper one buries mounts made below it earlier.
 struct HiddenParts {
   var paths: [String] = []
-  var parts: [(directory: String, name: String)] = []
+  var parts: [(directory: String, name: String, way: guardian_hide_way)] = []
 
   /// What is no absolute path with a name at its end, as `/`, is left out.
-  init(_ paths: [String]) {
-    var all: [(depth: Int, directory: String, name: String, path: String)] = []
-    for path in paths where path.hasPrefix("/") {
-      let components = path.split(separator: "/").filter { $0 != "." }
+  ///
+  /// - Parameter views: Directories in which what is hidden is absent even where the service could write in them.
+  init(_ paths: [String], empty: [String] = [], views: [String] = []) {
+    var all: [(depth: Int, directory: String, name: String, path: String, way: guardian_hide_way)] = []
+    let views = Set(views.map { Self.components($0).joined(separator: "/") })
+    for (path, isEmpty) in paths.map({ ($0, false) }) + empty.map({ ($0, true) }) where path.hasPrefix("/") {
+      let components = Self.components(path)
       guard let name = components.last, name != ".." else { continue }
-      let directory = "/" + components.dropLast().joined(separator: "/")
-      all.append((components.count, directory, String(name), path))
+      let directory = components.dropLast().joined(separator: "/")
+      let way = isEmpty ? GUARDIAN_HIDE_EMPTY : views.contains(directory) ? GUARDIAN_HIDE_IN_VIEW : GUARDIAN_HIDE_ABSENT
+      all.append((components.count, "/" + directory, String(name), path, way))
     }
-    all.sort { ($0.depth, $0.directory, $0.name) < ($1.depth, $1.directory, $1.name) }
+    all.sort { ($0.depth, $0.directory, $0.name, $0.way.rawValue) < ($1.depth, $1.directory, $1.name, $1.way.rawValue) }
     for one in all {
-      // Written twice is hidden once.
+      // Written twice is hidden once, and what is absent cannot be empty.
       if let last = parts.last, last.directory == one.directory, last.name == one.name { continue }
       self.paths.append(one.path)
-      parts.append((one.directory, one.name))
+      parts.append((one.directory, one.name, one.way))
     }
   }
+
+  private static func components(_ path: String) -> [Substring] { path.split(separator: "/").filter { $0 != "." } }
 }

@@ -28,6 +28,10 @@ package struct SpawnRequest: Sendable {
   package var passed: [PassedDescriptor] = []
   /// Absolute paths that are absent for this one process and its children.
   package var hide: [String] = []
+  /// Absolute paths that are there and empty for this one process and its children.
+  package var empty: [String] = []
+  /// Directories of which a read-only view without the hidden entries is shown, whoever could write there.
+  package var views: [String] = []
   /// For output to the journal, as systemd does it: a child must not die of a journal that restarts.
   package var keepsSIGPIPEIgnored = false
   /// The directory of the control group in which it is born. Nil: guardian's own.
@@ -76,7 +80,8 @@ package struct HiddenPath: Hashable, Sendable {
   package enum Way: Int32, Hashable, Sendable {
     /// It is not there; its directory is read-only for this service.
     case absent = 1
-    /// An empty file or directory lies over it, because its directory stays writable or overlays cannot be had there.
+    /// An empty file or directory lies over it: by order, or because its directory stays writable or overlays cannot be
+    /// had there.
     case empty
     /// It did not exist in the first place.
     case missing

@@ -26,21 +26,20 @@ package final class Spawner {
           stage: .exec, errno: EINVAL, target: request.command.first ?? "",
           sentence: "cannot run '\(request.command.first ?? "")': 'command' needs an absolute path"))
     }
-    if let bad = (request.command + request.environment + [directory] + request.hide).first(where: {
-      $0.utf8.contains(0)
-    }) {
+    if let bad = (request.command + request.environment + [directory] + request.hide + request.empty)
+      .first(where: { $0.utf8.contains(0) })
+    {
       return .failed(
         SpawnFailure(
           stage: .prepare, errno: EINVAL, target: path,
           sentence: "cannot start \(path): a NUL byte in '\(bad.prefix { $0 != "\0" })…'"))
     }
 
+    let hidden = HiddenParts(request.hide, empty: request.empty, views: request.views)
     let separate =
-      request.forceSlowPath || !request.hide.isEmpty || mounts.mayBlock(path) || mounts.mayBlock(directory)
+      request.forceSlowPath || !hidden.parts.isEmpty || mounts.mayBlock(path) || mounts.mayBlock(directory)
     // Looked at before, so that a file replaced in between counts as changed, never as seen.
     let look = separate && mounts.mayBlock(path) ? nil : ExecutableLook(at: path)
-    let hidden = HiddenParts(request.hide)
-
     var ends: [Int32] = [-1, -1]
     if separate {
       let answer = guardian_pipe(&ends)
@@ -103,7 +102,8 @@ package final class Spawner {
       guard let directory = hiddenText.pointers[2 * index], let name = hiddenText.pointers[2 * index + 1] else {
         continue
       }
-      hide.append(guardian_hide(directory: directory, name: name))
+      hide.append(
+        guardian_hide(directory: directory, name: name, way: Int32(bitPattern: hidden.parts[index].way.rawValue)))
     }
 
     return directory.withCString { directory in

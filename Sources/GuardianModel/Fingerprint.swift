@@ -71,11 +71,44 @@ extension ProcessSpec {
     }
     print.add(oomScoreAdjust) { $0.add(Int64($1)) }
     print.add(nice) { $0.add(Int64($1)) }
-    print.add(plugins) { print, plugin in
+    func add(_ plugin: PluginSpec, _ print: inout Fingerprint) {
       print.add(plugin.name)
       add(plugin.environment, &print)
       print.add(plugin.arguments) { $0.add($1) }
       print.add(plugin.hide) { $0.add($1) }
+      func addList<Element>(_ word: String, _ list: [Element], _ each: (inout Fingerprint, Element) -> Void) {
+        if list.isEmpty { return }
+        print.add(word)
+        print.add(list, each)
+      }
+      addList("unset", plugin.unset) { $0.add($1) }
+      addList("remove-from", plugin.removeFrom) { print, removal in
+        switch removal.list {
+        case .variable(let name):
+          print.add(UInt8(0))
+          print.add(name)
+        case .argument(let option):
+          print.add(UInt8(1))
+          print.add(option)
+        }
+        print.add(removal.item)
+        print.add(removal.separator)
+      }
+      addList("preload", plugin.preload) { $0.add($1) }
+      addList("remove-arguments", plugin.removeArguments) { $0.add($1) { $0.add($1) } }
+      addList("replace-arguments", plugin.replaceArguments) { print, replacement in
+        print.add(replacement.from) { $0.add($1) }
+        print.add(replacement.to) { $0.add($1) }
+      }
+      addList("empty", plugin.empty) { $0.add($1) }
+    }
+    // What is found in a directory is no part of the definition.
+    print.add(plugins.filter { $0.entry == nil }) { add($1, &$0) }
+    if let directory = pluginDirectory {
+      print.add("plugins.directory")
+      print.add(directory.path)
+      print.add(directory.only) { $0.add($1) }
+      print.add(directory.way) { add($1, &$0) }
     }
     // What a definition does not use leaves its print as an earlier guardian made it.
     if !capabilities.isEmpty {

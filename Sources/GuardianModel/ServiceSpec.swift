@@ -65,7 +65,10 @@ package struct ProcessSpec: Hashable, Sendable {
   package var sockets: [String] = []
   /// A program to run before each start, within `start-timeout`; empty: none.
   package var beforeStart: [String] = []
+  /// Those of the file first, then those found in `pluginDirectory`, in the order of their entries. Names are unique.
   package var plugins: [PluginSpec] = []
+  /// Nil: there are no plugins but those of the file.
+  package var pluginDirectory: PluginDirectory?
 
   package init(command: [String]) { self.command = command }
 }
@@ -280,18 +283,9 @@ package struct RunLimit: Hashable, Sendable {
 
 package struct PluginsSpec: Hashable, Sendable {
   package var retryAfter = Duration.day
+  /// Nil: what was started with plugins off is taken to have them off.
+  package var acknowledge: Acknowledgement?
   package init() {}
-}
-
-package struct PluginSpec: Hashable, Sendable {
-  package var name: String
-  /// Set in the environment while the plugin is off.
-  package var environment: [EnvironmentVariable] = []
-  /// Appended to the command while the plugin is off.
-  package var arguments: [String] = []
-  /// Absent for this one service while the plugin is off.
-  package var hide: [String] = []
-  package init(name: String) { self.name = name }
 }
 
 package struct QuarantineSpec: Hashable, Sendable {

@@ -80,9 +80,9 @@ package struct SpecDifference: Hashable, Sendable {
     live("success-exit") { $0.successExit },
     live("fatal-exit") { $0.fatalExit },
     live("repair") { $0.repairs },
-    Key(word: "plugins", atStart: true) { $0.process.plugins != $1.process.plugins },
+    Key(word: "plugins", atStart: true) { !$0.process.hasSamePlugins(as: $1.process) },
     // Of the plugins only their list shapes the process.
-    Key(word: "plugins", atStart: false) { $0.process.plugins == $1.process.plugins && $0.plugins != $1.plugins },
+    Key(word: "plugins", atStart: false) { $0.process.hasSamePlugins(as: $1.process) && $0.plugins != $1.plugins },
     live("quarantine") { $0.quarantine },
     live("mode") { $0.mode },
     live("runbook") { $0.runbook },

@@ -16,6 +16,8 @@ final class ChangeTable {
     var untaken: [String: String] = [:]
     /// When the first run began that has failed since the last healthy one.
     var failing: WallTime?
+    /// Of the plugin directory, beyond what there can be of plugins.
+    var entriesLeft = 0
   }
   private struct Blessing {
     var service: ServiceID
@@ -73,10 +75,37 @@ final class ChangeTable {
       .filesSeen(sights.map { FileSight(path: $0.path, look: $0.look?.print ?? 0, restored: $0.restored != nil) }))
   }
 
+  // MARK: Plugin directories
+
+  /// Looks at the plugin directory of this service, and tells the fleet.
+  func lookAtPlugins(_ service: ServiceID) {
+    guard let process = shell.fleet.latestSpec(of: service)?.process, let directory = process.pluginDirectory else {
+      return
+    }
+    _ = shell.worker.submit({ PluginEntries.known(in: directory.path) }) { [weak self] entries in
+      guard let self, let entries, shell.names[service] != nil else { return }
+      found(entries, in: directory, of: service, beside: process.plugins.filter { $0.entry == nil })
+    }
+  }
+
+  @discardableResult func found(
+    _ entries: [String], in directory: PluginDirectory, of service: ServiceID, beside listed: [PluginSpec]
+  ) -> [PluginSpec] {
+    let (found, left) = directory.plugins(of: entries, beside: listed)
+    known(service).entriesLeft = left
+    shell.post(service, .pluginsFound(directory, found))
+    return found
+  }
+
   /// For `status`.
   func notes(of service: ServiceID) -> [String] {
     guard let known = known[service] else { return [] }
-    return known.sights.compactMap { sight in
+    var notes: [String] = []
+    if known.entriesLeft > 0 {
+      notes.append(
+        "\(known.entriesLeft) more entries of its plugin directory than there can be plugins: they cannot be switched off")
+    }
+    notes += known.sights.compactMap { sight -> String? in
       if let backup = sight.restored {
         let taken = sight.copiedAt.map { " (of \(time($0)))" } ?? ""
         return "the last known good copy of \(sight.path)\(taken) is in force"
@@ -86,6 +115,7 @@ final class ChangeTable {
       if sight.copiedAt == nil { return "no good copy of \(sight.path) is known yet\(why)" }
       return why.isEmpty ? nil : "the good copy of \(sight.path) is of an earlier run\(why)"
     }
+    return notes
   }
 
   private func time(_ nanoseconds: Int64) -> String { Self.text(WallTime(nanoseconds: nanoseconds)) }
@@ -137,7 +167,7 @@ final class ChangeTable {
         return nil
       }
       let known = known(one.service)
-      var look = look(at: spec)
+      var look = look(at: spec, plugins: spec.process.plugins)
       if let pid = shell.runs.runs[one.run]?.pid, pid > 0 { look.libraries = .process(pid) }
       return Job(
         service: one.service, copies: copies(of: spec.name), look: look, declared: spec.declaredFiles,
@@ -187,7 +217,9 @@ final class ChangeTable {
       known.failing = WallTime(
         nanoseconds: report.end.at.nanoseconds.subtractingSaturating(report.end.uptime.nanoseconds))
     }
-    let copies = copies(of: spec.name), look = look(at: spec)
+    let copies = copies(of: spec.name)
+    let now = shell.fleet.latestSpec(of: service)?.process.plugins ?? spec.process.plugins
+    let look = look(at: spec, plugins: now)
     return shell.worker.submit(
       {
         let history = copies.health().flatMap { ChangeHistory($0) }
@@ -203,7 +235,8 @@ final class ChangeTable {
       lines: report.output.lines, frames: usefulFrames(report.backtrace.frames))
   }
 
-  private func look(at spec: ServiceSpec) -> StateLook {
+  /// - Parameter plugins: Those that there are now.
+  private func look(at spec: ServiceSpec, plugins: [PluginSpec]) -> StateLook {
     let process = spec.process
     var bare = process
     bare.plugins = []
@@ -225,8 +258,8 @@ final class ChangeTable {
       return StateItem(.dependencies, name.text, machine.phase.name.rawValue, since: machine.phaseSince)
     }
     return StateLook(
-      program: process.command.first ?? "/", files: files, declared: declared, plugins: process.plugins.map(\.name),
-      pluginFiles: process.plugins.flatMap(\.hide), startPrint: bare.fingerprint,
+      program: process.command.first ?? "/", files: files, declared: declared, plugins: plugins.map(\.name),
+      pluginFiles: plugins.flatMap(\.paths), startPrint: bare.fingerprint,
       definition: "\(shell.directories.configuration)/services/\(spec.name).yaml",
       definitionName: "services/\(spec.name).yaml", directories: directories, dependencies: dependencies)
   }

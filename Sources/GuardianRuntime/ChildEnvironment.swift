@@ -7,11 +7,12 @@ import GuardianModel
 /// Nothing else; later entries win.
 ///
 /// - PATH is the same for all, HOME USER LOGNAME SHELL are those of the user, LANG is guardian's own or C.UTF-8.
-/// - `environment-file:` in order, then `environment:`, then that of each disabled plugin.
+/// - `environment-file:` in order, then `environment:`, then what each disabled plugin makes of them.
 /// - INVOCATION_ID, GUARDIAN_MODE, GUARDIAN_DISABLED_PLUGINS (names, separated by one space; empty: all on), and where
 ///   they apply NOTIFY_SOCKET, WATCHDOG_USEC, JOURNAL_STREAM.
 struct ChildEnvironment {
-  private var values: [(name: String, value: String)] = []
+  /// Nil: taken out again.
+  private var values: [(name: String, value: String?)] = []
   /// Where each name stands, once there are more than are quickly looked through: made at every start.
   private var places: [String: Int] = [:]
   private static let few = 32
@@ -28,7 +29,7 @@ struct ChildEnvironment {
   }
 
   subscript(name: String) -> String? {
-    get { place(of: name).map { values[$0].value } }
+    get { place(of: name).flatMap { values[$0].value } }
     set {
       guard let newValue else { return }
       if let place = place(of: name) {
@@ -50,11 +51,32 @@ struct ChildEnvironment {
 
   mutating func add(_ variables: [EnvironmentVariable]) { for v in variables { self[v.name] = v.value } }
 
+  private mutating func remove(_ name: String) { if let place = place(of: name) { values[place].value = nil } }
+
+  /// What these make of it, one after the other: each finds what those before it have left, and sets last what it sets.
+  mutating func switchOff(_ plugins: [PluginSpec]) {
+    for plugin in plugins {
+      for name in plugin.unset { remove(name) }
+      for removal in plugin.removeFrom {
+        guard case .variable(let name) = removal.list, let value = self[name] else { continue }
+        self[name] = removal.applied(to: value)
+      }
+      for library in plugin.preload {
+        guard let value = self["LD_PRELOAD"] else { break }
+        let rest = preload(value, without: library)
+        if rest.isEmpty { remove("LD_PRELOAD") } else { self["LD_PRELOAD"] = rest }
+      }
+      add(plugin.environment)
+    }
+  }
+
   /// What tells a run what it is.
-  mutating func describe(_ request: StartRequest) {
+  ///
+  /// - Parameter off: The plugins that are.
+  mutating func describe(_ request: StartRequest, off: [PluginSpec]) {
     self["INVOCATION_ID"] = request.run.description
     self["GUARDIAN_MODE"] = request.mode
-    self["GUARDIAN_DISABLED_PLUGINS"] = request.disabledPlugins.map(\.name).joined(separator: " ")
+    self["GUARDIAN_DISABLED_PLUGINS"] = off.map(\.name).joined(separator: " ")
   }
 
   /// What tells a hook why it runs.
@@ -86,7 +108,10 @@ struct ChildEnvironment {
 
   /// `NAME=value`, as execve(2) takes it. Values with a NUL cannot be passed and are left out.
   var strings: [String] {
-    values.compactMap { $0.value.utf8.contains(0) || $0.name.utf8.contains(0) ? nil : "\($0.name)=\($0.value)" }
+    values.compactMap { name, value in
+      guard let value, !value.utf8.contains(0), !name.utf8.contains(0) else { return nil }
+      return "\(name)=\(value)"
+    }
   }
 }
 

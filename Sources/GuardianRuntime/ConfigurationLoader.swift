@@ -119,6 +119,7 @@ package struct ConfigurationLoader: Sendable {
     struct Who: Hashable { var user: String?, group: String? }
     var users: [Who: Result<Identity, ConfigurationContext.UserProblem>] = [:]
     var paths: [String: String?] = [:], writers: [String: String?] = [:]
+    var listings: [String: Result<[String], ConfigurationContext.UserProblem>] = [:]
     return ConfigurationContext(
       resolveUser: { user, group in
         let who = Who(user: user, group: group)
@@ -137,6 +138,12 @@ package struct ConfigurationLoader: Sendable {
         if let known = writers[path] { return known }
         let found = Writers.beside(path)
         writers[path] = .some(found)
+        return found
+      },
+      entries: { path in
+        if let known = listings[path] { return known }
+        let found = PluginEntries.list(path).mapError { ConfigurationContext.UserProblem(ErrnoText.reason($0.errno)) }
+        listings[path] = found
         return found
       }, canHide: canHide, ownUID: trust.uid, mayGive: { capabilities?.contains($0) ?? true }, passedSockets: sockets)
   }

@@ -87,5 +87,8 @@ struct Definitions {
 }
 
 extension ServiceSpec {
-  var needsNotifySocket: Bool { ready == .notify || watchdog > .zero }
+  var needsNotifySocket: Bool {
+    if case .status? = plugins.acknowledge { return true }
+    return ready == .notify || watchdog > .zero
+  }
 }

@@ -18,6 +18,8 @@ final class Run {
   let service: ServiceID
   let request: StartRequest
   var stage = Stage.preparing
+  /// Plugins that are off beside those of the request.
+  var newcomers: [PluginSpec] = []
   var pid: Int32 = 0
   /// Of the main process.
   var child: RunningChild?
@@ -212,11 +214,16 @@ final class RunTable {
     facts(of: service).errorNumber = 0
     let files = request.spec.process.environmentFiles
     let declared = request.spec.declaredFiles, copies = shell.changes.copies(of: request.spec.name)
-    guard !files.isEmpty || !declared.isEmpty else { return spawn(run, fileEnvironment: []) }
+    let directory = request.spec.process.pluginDirectory
+    guard !files.isEmpty || !declared.isEmpty || directory != nil else { return spawn(run, fileEnvironment: []) }
     let accepted = shell.worker.submit({
-      (EnvironmentFileReader.read(files), declared.isEmpty ? [] : copies.look(at: declared))
-    }) { [weak self] result, sights in
+      (
+        EnvironmentFileReader.read(files), declared.isEmpty ? [] : copies.look(at: declared),
+        directory.flatMap { PluginEntries.known(in: $0.path) }
+      )
+    }) { [weak self] result, sights, entries in
       guard let self, runs[run.id] === run else { return }
+      if let directory, let entries { run.newcomers = newcomers(entries, in: directory, run) }
       // Heard before the start is: what has changed gives it a fresh ladder.
       if !sights.isEmpty { shell.changes.seen(sights, of: service, before: run.id) }
       switch result {
@@ -243,6 +250,18 @@ final class RunTable {
   private static let givenUp = SpawnFailure(
     stage: .prepare, errno: ECANCELED, target: "", sentence: "the start was called off", ownTrouble: true)
 
+  /// Tells the fleet what is in the plugin directory.
+  ///
+  /// - Returns: What has come to be there since this start was decided, and is to be off in it: where all plugins are, they
+  ///   are too.
+  private func newcomers(_ entries: [String], in directory: PluginDirectory, _ run: Run) -> [PluginSpec] {
+    let known = run.request.spec.process.plugins
+    let found = shell.changes.found(entries, in: directory, of: run.service, beside: known.filter { $0.entry == nil })
+    guard !known.isEmpty, run.request.disabledPlugins.count == known.count else { return [] }
+    let names = Set(known.map(\.name))
+    return found.filter { !names.contains($0.name) }
+  }
+
   private func spawn(_ run: Run, fileEnvironment: [EnvironmentVariable]) {
     let spec = run.request.spec
     let facts = facts(of: run.service)
@@ -250,11 +269,12 @@ final class RunTable {
     var environment = ChildEnvironment(user: spec.process.identity ?? shell.ownIdentity, language: shell.language)
     environment.add(fileEnvironment)
     environment.add(spec.process.environment)
-    for plugin in run.request.disabledPlugins { environment.add(plugin.environment) }
-    environment.describe(run.request)
+    let off = run.request.disabledPlugins + run.newcomers
+    environment.switchOff(off)
+    environment.describe(run.request, off: off)
     shell.evidence.prepare(&environment, spec)
 
-    var spawn = SpawnRequest(command: spec.process.command + run.request.disabledPlugins.flatMap(\.arguments))
+    var spawn = SpawnRequest(command: off.switchedOff(in: spec.process.command))
     spawn.identity = spec.process.identity
     spawn.directory = spec.process.directory
     spawn.capabilities = spec.process.capabilities
@@ -263,7 +283,9 @@ final class RunTable {
     spawn.softOpenFiles = shell.softOpenFiles
     spawn.nice = spec.process.nice ?? shell.surroundings.nice
     spawn.oomScoreAdjust = spec.process.oomScoreAdjust ?? shell.surroundings.oomScoreAdjust
-    spawn.hide = run.request.disabledPlugins.flatMap(\.hide)
+    spawn.hide = off.flatMap(\.hide)
+    spawn.empty = off.flatMap(\.empty)
+    spawn.views = [spec.process.pluginDirectory?.path].compactMap { $0 }
 
     do throws(SystemError) {
       if spec.needsNotifySocket {

@@ -403,7 +403,10 @@ final class Shell {
     case .notify(let request):
       let spec = fleet.spec(of: id)
       evidence.whenComplete(id) { [unowned self] in hooks.notify(request, for: id, spec: spec) }
-    case .watch(let path, let files): watches.set(id, path: path, files: files)
+    case .watch(let path, let files):
+      let isWatched = path != nil || !files.isEmpty
+      let plugins = isWatched ? fleet.latestSpec(of: id)?.process.pluginDirectory?.path : nil
+      watches.set(id, path: path, files: files, plugins: plugins)
     case .look(let run): runs.look(run)
     case .examine(let report): evidence.examine(report, for: id)
     case .probe(let request): checks.probe(request, for: id)

@@ -10,6 +10,8 @@ final class WatchTable {
     /// The program, or what was missing.
     var program: String?
     var files: [String]
+    /// The directory whose entries are plugins.
+    var plugins: String?
     /// For each path the nearest directory above it that exists.
     var directories: [String: String] = [:]
   }
@@ -35,10 +37,10 @@ final class WatchTable {
   func obstacle(_ id: ServiceID) -> String? { unwatched[id] }
 
   /// Nothing: watch nothing for this service any more.
-  func set(_ id: ServiceID, path: String?, files: [String]) {
+  func set(_ id: ServiceID, path: String?, files: [String], plugins: String? = nil) {
     remove(id)
-    var entry = Watched(program: path, files: files)
-    for path in [path].compactMap({ $0 }) + files where entry.directories[path] == nil {
+    var entry = Watched(program: path, files: files, plugins: plugins)
+    for path in [path, plugins.map { $0 + "/." }].compactMap({ $0 }) + files where entry.directories[path] == nil {
       entry.directories[path] = add(id, path)
     }
     if !entry.directories.isEmpty { watched[id] = entry }
@@ -97,9 +99,10 @@ final class WatchTable {
       guard let entry = watched[id] else { continue }
       // A missing directory may be there now, and is watched itself from here on.
       if entry.directories.contains(where: { $0.value != Self.parent(of: $0.key) }) {
-        set(id, path: entry.program, files: entry.files)
+        set(id, path: entry.program, files: entry.files, plugins: entry.plugins)
       }
       if !entry.files.isEmpty { shell.changes.look([id]) }
+      if entry.plugins != nil { shell.changes.lookAtPlugins(id) }
       guard let path = entry.program else { continue }
       _ = shell.worker.submit({ ExecutableLook(at: path) }) { [weak self] look in
         guard let self, watched[id]?.program == path else { return }

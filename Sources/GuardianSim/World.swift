@@ -829,6 +829,7 @@ package struct World {
     case .executableSeen: "executable changed"
     case .filesSeen(let sights):
       "files seen: \(sights.map { "\($0.path) \($0.look)\($0.restored ? " restored" : "")" })"
+    case .pluginsFound(_, let found): "plugins found: \(found.map(\.name))"
     case .resumed(let slept): "resumed after \(slept.description)"
     case .hookStarted(let hook, let pid, _): "hook \(short(hook)) started, pid \(pid)"
     case .adopted(let run, let pid, _, let known):

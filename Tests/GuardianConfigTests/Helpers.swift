@@ -32,9 +32,9 @@ func parse(
   return Configuration.parseService(name: name, bytes: bytes, file: "x.yaml", defaults: defaults, context: context)
 }
 
-/// `command` and what is given, which must be without a fault or doubt.
+/// `command`, unless it is given, and what is given, which must be without a fault or doubt.
 func valid(_ text: String, sourceLocation: SourceLocation = #_sourceLocation) throws -> ServiceSpec {
-  let parsed = parse("command: [/bin/x]\n" + text)
+  let parsed = parse((text.hasPrefix("command:") ? "" : "command: [/bin/x]\n") + text)
   #expect(parsed.diagnostics.map(\.description) == [], sourceLocation: sourceLocation)
   return try #require(parsed.spec, sourceLocation: sourceLocation)
 }

@@ -26,7 +26,9 @@ private func paths(_ node: Node, at path: String = "") -> Set<String> {
       guard case .scalar(let word, _) = entry.key.content else { continue }
       let inner = path.isEmpty ? word : path + "." + word
       found.insert(inner)
-      if word != "environment" { found.formUnion(paths(entry.value, at: inner)) }
+      // What an entry of a directory has are the keys of a plugin.
+      if word == "entry" { found.formUnion(paths(entry.value, at: "plugins.list[]")) }
+      if word != "environment", word != "entry" { found.formUnion(paths(entry.value, at: inner)) }
     }
   }
   return found

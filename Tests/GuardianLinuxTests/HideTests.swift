@@ -123,6 +123,50 @@ import Testing
     #expect(run.hidden == [HiddenPath(path: hidden, way: .empty)])
   }
 
+  @Test func `may be empty by order, beside one that is absent, wherever its directory can be written`() throws {
+    let scratch = try Scratch()
+    let own = try scratch.directory("own")
+    try scratch.file("own/file", "contents")
+    try scratch.directory("own/themes")
+    try scratch.file("own/themes/dark")
+    try scratch.file("own/gone")
+    var request = Children.shell("cd \(own); wc -c <file; ls -A themes | wc -l; ls -A")
+    request.empty = [own + "/file", own + "/themes", own + "/never"]
+    let alone = try Children.run(request)
+    #expect(alone.output == "0\n0\nfile\ngone\nthemes\n")
+    #expect(alone.hidden.map(\.way) == [.empty, .missing, .empty])
+    request.hide = [own + "/gone"]
+    #expect(try Children.run(request).output == "0\n0\nfile\nthemes\n")
+    #expect(FileText.text(own + "/file") == "contents" && access(own + "/themes/dark", F_OK) == 0)
+  }
+
+  @Test func `is absent from a view of its directory even where the service writes in it`() throws {
+    let scratch = try Scratch()
+    let own = try scratch.directory("own")
+    #expect(chown(own, 4711, 4711) == 0)
+    for name in ["a", "b", "c"] { try scratch.file("own/" + name, name) }
+    var request = Children.shell("cd \(own); ls -A; cat c; touch new 2>/dev/null || echo read-only; stat -c %u .")
+    request.identity = nobody
+    request.hide = [own + "/a", own + "/b"]
+    request.views = [own + "/"]
+    let run = try Children.run(request)
+    #expect(run.output == "c\ncread-only\n4711\n")
+    #expect(run.hidden.map(\.way) == [.absent, .absent])
+    request.hide.append(own + "/c")
+    #expect(try Children.run(request).output.hasPrefix("cat: c: No such file"), "an empty directory in its place")
+  }
+
+  @Test func `is absent from a view that is made of the others one by one where mounts lie in its directory`() throws {
+    // In /dev there are mounts on every machine, and links, devices and directories.
+    var request = Children.shell("ls -A /dev; echo x >/dev/null && test -c /dev/urandom && test -d /dev/shm && echo kept")
+    request.hide = ["/dev/zero"]
+    request.views = ["/dev"]
+    let run = try Children.run(request)
+    let there = Set(run.output.split(separator: "\n").map(String.init))
+    #expect(there == Set(entries(of: "/dev")).subtracting(["zero"]).union(["kept"]), "\(run.output)")
+    #expect(run.hidden == [HiddenPath(path: "/dev/zero", way: .absent)])
+  }
+
   @Test func `keeps set-user-id programs and devices of its neighbours as they were mounted`() throws {
     let scratch = try Scratch()
     let hidden = try scratch.file("x")

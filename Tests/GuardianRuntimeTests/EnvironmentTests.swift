@@ -14,16 +14,43 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
     var environment = ChildEnvironment(user: alice, language: nil)
     environment.add([EnvironmentVariable("PORT", "8080"), EnvironmentVariable("HOME", "/srv/web")])
     let spec = ServiceSpec(name: try name("web"), process: ProcessSpec(command: ["/bin/true"]))
+    let off = [PluginSpec(name: "a"), PluginSpec(name: "b")]
     environment.describe(
-      StartRequest(
-        run: RunID(high: 1, low: 2), kind: .ordinary,
-        disabledPlugins: [PluginSpec(name: "a"), PluginSpec(name: "b")], spec: spec))
+      StartRequest(run: RunID(high: 1, low: 2), kind: .ordinary, disabledPlugins: off, spec: spec), off: off)
     #expect(
       environment.strings == [
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/srv/web", "USER=alice",
         "LOGNAME=alice", "SHELL=/bin/bash", "LANG=C.UTF-8", "PORT=8080",
         "INVOCATION_ID=00000000000000010000000000000002", "GUARDIAN_MODE=safe", "GUARDIAN_DISABLED_PLUGINS=a b",
       ])
+  }
+
+  @Test func `is without what plugins that are off take out of it, one after the other`() throws {
+    var environment = ChildEnvironment(user: alice, language: nil)
+    environment.add([
+      EnvironmentVariable("MODS", "a:b:c"), EnvironmentVariable("TRACE", "1"), EnvironmentVariable("KEPT", "x"),
+      EnvironmentVariable("LD_PRELOAD", "/lib/liba.so libb.so"),
+    ])
+    var a = PluginSpec(name: "a"), b = PluginSpec(name: "b"), c = PluginSpec(name: "c")
+    a.removeFrom = [ListRemoval(.variable("MODS"), item: "a", separator: ":")]
+    a.preload = ["liba.so"]
+    a.unset = ["TRACE", "NEVER"]
+    b.removeFrom = [
+      ListRemoval(.variable("MODS"), item: "b", separator: ":"), ListRemoval(.variable("NONE"), item: "x"),
+    ]
+    b.environment = [EnvironmentVariable("MODE", "safe")]
+    c.unset = ["MODE"]
+    c.preload = ["libb.so"]
+    func after(_ off: [PluginSpec]) -> [String] {
+      var environment = environment
+      environment.switchOff(off)
+      return Array(environment.strings.dropFirst(6))
+    }
+    #expect(after([]) == ["MODS=a:b:c", "TRACE=1", "KEPT=x", "LD_PRELOAD=/lib/liba.so libb.so"])
+    #expect(after([a]) == ["MODS=b:c", "KEPT=x", "LD_PRELOAD=libb.so"])
+    #expect(after([b]) == ["MODS=a:c", "TRACE=1", "KEPT=x", "LD_PRELOAD=/lib/liba.so libb.so", "MODE=safe"])
+    #expect(after([a, b, c]) == ["MODS=c", "KEPT=x"])
+    #expect(after([c, b, a]) == ["MODS=c", "KEPT=x", "MODE=safe"])
   }
 
   @Test func `tells a hook what it is for and how the run ended`() throws {

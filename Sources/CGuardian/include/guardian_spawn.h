@@ -38,6 +38,17 @@ struct guardian_limit {
 /// those below it.
 struct guardian_hide {
   const char *_Nonnull directory, *_Nonnull name;
+  /// Of `guardian_hide_way`.
+  int way;
+};
+
+enum guardian_hide_way {
+  /// Absent, unless its directory must stay writable.
+  GUARDIAN_HIDE_ABSENT,
+  /// Absent in a view of the directory that is made for this, and read-only.
+  GUARDIAN_HIDE_IN_VIEW,
+  /// There, and empty.
+  GUARDIAN_HIDE_EMPTY,
 };
 
 enum guardian_hidden { GUARDIAN_HIDDEN_ABSENT = 1, GUARDIAN_HIDDEN_EMPTY, GUARDIAN_HIDDEN_MISSING };
