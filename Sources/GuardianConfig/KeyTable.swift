@@ -292,13 +292,15 @@ package struct KeyTable: Sendable {
       "plugins:\n  list:\n    - {name: social, remove-from: [{variable: WEB_PLUGINS, item: social}]}"),
     Key(
       "plugins.list[].remove-from[].argument", "text", "", "the option whose value is the list",
-      "command: [/usr/bin/web, \"--plugins=social,maps\"]\nplugins:\n  list:\n    - {name: social, remove-from: [{argument: --plugins, item: social}]}"),
+      "command: [/usr/bin/web, \"--plugins=social,maps\"]\nplugins:\n  list:\n    - {name: social, remove-from: [{argument: --plugins, item: social}]}"
+    ),
     Key(
       "plugins.list[].remove-from[].item", "text", "", "the element",
       "plugins:\n  list:\n    - {name: social, remove-from: [{variable: WEB_PLUGINS, item: social}]}"),
     Key(
       "plugins.list[].remove-from[].separator", "text", "\",\"", "what stands between elements",
-      "plugins:\n  list:\n    - name: hooks\n      remove-from: [{variable: NODE_OPTIONS, item: --require hooks, separator: \" \"}]"),
+      "plugins:\n  list:\n    - name: hooks\n      remove-from: [{variable: NODE_OPTIONS, item: --require hooks, separator: \" \"}]"
+    ),
     Key(
       "plugins.list[].preload", "library, or list of libraries", "[]", "missing in LD_PRELOAD while it is off",
       "plugins:\n  list:\n    - {name: allocator, preload: libjemalloc.so.2}"),
@@ -308,16 +310,20 @@ package struct KeyTable: Sendable {
     Key(
       "plugins.list[].remove-arguments", "list of arguments, or of lists of arguments", "[]",
       "missing in the command while it is off",
-      "command: [/usr/bin/web, --with-search, --load=search.so]\nplugins:\n  list:\n    - {name: search, remove-arguments: [--with-search, [--load, search.so]]}"),
+      "command: [/usr/bin/web, --with-search, --load=search.so]\nplugins:\n  list:\n    - {name: search, remove-arguments: [--with-search, [--load, search.so]]}"
+    ),
     Key(
       "plugins.list[].replace-arguments", "list of mappings", "[]", "others in their place while it is off",
-      "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"),
+      "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"
+    ),
     Key(
       "plugins.list[].replace-arguments[].from", "argument, or list", "", "what is in the command",
-      "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"),
+      "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"
+    ),
     Key(
       "plugins.list[].replace-arguments[].to", "argument, or list", "", "what is there instead",
-      "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"),
+      "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"
+    ),
     Key(
       "plugins.list[].hide", "path, or list of paths", "[]", "absent for this service alone while it is off",
       "plugins:\n  list:\n    - {name: social, hide: /srv/web/plugins/social.so}"),
@@ -338,7 +344,8 @@ package struct KeyTable: Sendable {
       "plugins: {directory: /srv/web/plugins.d, acknowledge: {status: \"safe mode\"}}"),
     Key(
       "plugins.acknowledge.check", "name", "", "this check passes",
-      "checks:\n  - {name: safe, http: \"http://127.0.0.1:8080/safe\"}\nplugins:\n  directory: /srv/web/plugins.d\n  acknowledge: {check: safe}"),
+      "checks:\n  - {name: safe, http: \"http://127.0.0.1:8080/safe\"}\nplugins:\n  directory: /srv/web/plugins.d\n  acknowledge: {check: safe}"
+    ),
     Key(
       "plugins.acknowledge.status", "text", "", "a STATUS= of the program begins with this",
       "plugins: {directory: /srv/web/plugins.d, acknowledge: {status: \"safe mode\"}}"),

@@ -53,7 +53,8 @@ extension ServiceDecoder {
     for node in several(fields["preload"]) {
       guard let text = text(node, "'preload'") else { continue }
       if text.isEmpty || text.utf8.contains(where: { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: ":") }) {
-        fault(node, "'preload' cannot be '\(brief(text))'", "it is one library as LD_PRELOAD names it, or its file's name")
+        fault(
+          node, "'preload' cannot be '\(brief(text))'", "it is one library as LD_PRELOAD names it, or its file's name")
       } else {
         plugin.preload.append(text)
       }
@@ -69,7 +70,9 @@ extension ServiceDecoder {
         continue
       }
       guard let from = pair["from"], let to = pair["to"] else {
-        if !pair.hasMisspelt { fault(node, "a replacement without 'from' and 'to'", "as in {from: --fast, to: --safe}") }
+        if !pair.hasMisspelt {
+          fault(node, "a replacement without 'from' and 'to'", "as in {from: --fast, to: --safe}")
+        }
         continue
       }
       if let from = words(from, "'from'"), let to = words(to, "'to'") {
@@ -145,7 +148,8 @@ extension ServiceDecoder {
   }
 
   private mutating func removal(_ node: Node) -> ListRemoval? {
-    guard let fields = fields(of: node, at: "plugins.list[].remove-from[]", called: "an element of 'remove-from'") else {
+    guard let fields = fields(of: node, at: "plugins.list[].remove-from[]", called: "an element of 'remove-from'")
+    else {
       return nil
     }
     guard let item = fields["item"], fields["variable"] != nil || fields["argument"] != nil else {
@@ -238,7 +242,8 @@ extension ServiceDecoder {
       guard ways(fields, of: &way, called: "an entry", node) else { return }
       for text in way.texts {
         guard let what = PluginDirectory.placeholderFault(text) else { continue }
-        fault(node, "'\(brief(text))' in 'entry' has '\(brief(what))'", "valid are %n, %s, %p, and %% for a percent sign")
+        fault(
+          node, "'\(brief(text))' in 'entry' has '\(brief(what))'", "valid are %n, %s, %p, and %% for a percent sign")
       }
       directory.way = way
     } else if !context.canHide {
@@ -263,7 +268,8 @@ extension ServiceDecoder {
       let unmatched = found.filter { !$0.unmatched(in: spec.process.command).isEmpty }.map(\.name)
       if !unmatched.isEmpty, !spec.process.command.isEmpty {
         let names = unmatched.prefix(5).joined(separator: ", ") + (unmatched.count > 5 ? ", …" : "")
-        warn(fields["entry"], "what 'entry' removes or replaces is not in 'command' for \(names)", "nothing of it changes")
+        warn(
+          fields["entry"], "what 'entry' removes or replaces is not in 'command' for \(names)", "nothing of it changes")
       }
       spec.process.plugins += found
     }

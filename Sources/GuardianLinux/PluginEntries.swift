@@ -23,7 +23,9 @@ package enum PluginEntries {
         String(validating: bytes.prefix { $0 != 0 }, as: UTF8.self)
       }
       guard let name, !name.hasPrefix(".") else { continue }
-      guard kind == DT_REG || kind == DT_DIR || kind == DT_LNK || kind == DT_UNKNOWN && isFile(raw, name) else { continue }
+      guard kind == DT_REG || kind == DT_DIR || kind == DT_LNK || kind == DT_UNKNOWN && isFile(raw, name) else {
+        continue
+      }
       names.append(name)
     }
     return .success(names)

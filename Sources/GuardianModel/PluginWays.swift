@@ -153,7 +153,8 @@ extension PluginDirectory {
     }
     guard !name.elementsEqual(entry.utf8) || name.count > 64 else { return entry }
     let digits = String(Fingerprint.of(entry.utf8) & 0xffff, radix: 16)
-    name = name.prefix(64 - 5) + Array("-".utf8) + Array(String(repeating: "0", count: 4 - digits.count).utf8) + digits.utf8
+    name =
+      name.prefix(64 - 5) + Array("-".utf8) + Array(String(repeating: "0", count: 4 - digits.count).utf8) + digits.utf8
     return String(decoding: name, as: UTF8.self)
   }
 

@@ -103,7 +103,8 @@ final class ChangeTable {
     var notes: [String] = []
     if known.entriesLeft > 0 {
       notes.append(
-        "\(known.entriesLeft) more entries of its plugin directory than there can be plugins: they cannot be switched off")
+        "\(known.entriesLeft) more entries of its plugin directory than there can be plugins: they cannot be switched off"
+      )
     }
     notes += known.sights.compactMap { sight -> String? in
       if let backup = sight.restored {

@@ -270,6 +270,8 @@ struct Checker {
       {
         verdicts.append(index)
       }
+    // It is in force with the next start, whose request is judged by the definition that it carries.
+    case .pluginsFound: break
     case .resumed:
       for place in models[index].checks.indices {
         models[index].checks[place].disturbed = models[index].checks[place].probe != nil

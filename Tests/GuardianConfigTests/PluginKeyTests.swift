@@ -20,7 +20,8 @@ import Testing
         == [ListRemoval(.variable("A"), item: "--require b", separator: " ")])
     #expect(try plugin("preload: libx.so").preload == ["libx.so"])
     #expect(try plugin("preload: [libx.so, /usr/lib/liby.so]").preload == ["libx.so", "/usr/lib/liby.so"])
-    #expect(try plugin("remove-arguments: [--fast, [--load, a.so]]").removeArguments == [["--fast"], ["--load", "a.so"]])
+    #expect(
+      try plugin("remove-arguments: [--fast, [--load, a.so]]").removeArguments == [["--fast"], ["--load", "a.so"]])
     #expect(
       try plugin("replace-arguments: [{from: --fast, to: [--slow, --safe]}]").replaceArguments
         == [ArgumentReplacement(from: ["--fast"], to: ["--slow", "--safe"])])
@@ -33,7 +34,8 @@ import Testing
     Faulty("plugins: {list: [{name: a, unset: [\"A=B\"]}]}", "2:36: 'A=B' is no name of a variable"),
     Faulty("plugins: {list: [{name: a, unset: [GUARDIAN_MODE]}]}", "2:36: GUARDIAN_MODE is set by guardian itself"),
     Faulty(
-      "plugins: {list: [{name: a, environment: {A: b}, unset: [A]}]}", "2:57: A is both in 'environment' and in 'unset'"),
+      "plugins: {list: [{name: a, environment: {A: b}, unset: [A]}]}", "2:57: A is both in 'environment' and in 'unset'"
+    ),
     Faulty(
       "plugins: {list: [{name: a, remove-from: {variable: A, item: b}}]}", "2:41: 'remove-from' must be a list"),
     Faulty(
@@ -78,11 +80,13 @@ import Testing
     Faulty("plugins: {directory: /a, entry: {arguments: [\"%x\"]}}", "2:33: '%x' in 'entry' has '%x'"),
     Faulty("plugins: {directory: /a, entry: {hide: \"%p/../x\"}}", "2:40: 'hide' cannot be '%p/../x'"),
     Faulty("plugins: {list: [{name: a, unset: [A]}], only: \"*\"}", "2:48: warning: 'only' has no effect"),
-    Faulty("plugins: {list: [{name: a, unset: [A]}], acknowledge: {}}", "2:55: 'acknowledge' without 'check' or 'status'"),
+    Faulty(
+      "plugins: {list: [{name: a, unset: [A]}], acknowledge: {}}", "2:55: 'acknowledge' without 'check' or 'status'"),
     Faulty(
       "plugins: {list: [{name: a, unset: [A]}], acknowledge: {check: b, status: c}}",
       "2:74: 'check' and 'status' in one 'acknowledge'"),
-    Faulty("plugins: {list: [{name: a, unset: [A]}], acknowledge: {status: \"\"}}", "2:64: 'status' must have 1 to 200"),
+    Faulty(
+      "plugins: {list: [{name: a, unset: [A]}], acknowledge: {status: \"\"}}", "2:64: 'status' must have 1 to 200"),
     Faulty(
       "checks: [{name: safe, tcp: 80}]\nplugins: {list: [{name: a, unset: [A]}], acknowledge: {check: save}}",
       "3:63: 'check' must be the name of one of 'checks'", has: "did you mean 'safe'?"),
@@ -99,7 +103,8 @@ import Testing
       + "    - {name: b, replace-arguments: [{from: --mods=a, to: --mods=c}]}\n"
     let lines = parse(text).diagnostics.map(\.description)
     #expect(lines.count == 1)
-    #expect(lines.first?.hasPrefix("x.yaml:5:36: warning: plugins 'a' and 'b' both replace '--mods=a'") == true, "\(lines)")
+    #expect(
+      lines.first?.hasPrefix("x.yaml:5:36: warning: plugins 'a' and 'b' both replace '--mods=a'") == true, "\(lines)")
   }
 
   @Test func `are also the entries of a directory, after those of the list, which win by name`() throws {
@@ -147,7 +152,8 @@ import Testing
 
   @Test func `name what confirms that they are off`() throws {
     #expect(
-      try valid("plugins: {directory: /a, acknowledge: {status: safe mode}}").plugins.acknowledge == .status("safe mode"))
+      try valid("plugins: {directory: /a, acknowledge: {status: safe mode}}").plugins.acknowledge
+        == .status("safe mode"))
     #expect(
       try valid("checks: [{name: s, tcp: 80}]\nplugins: {directory: /a, acknowledge: {check: s}}").plugins.acknowledge
         == .check("s"))

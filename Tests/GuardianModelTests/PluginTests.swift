@@ -20,7 +20,8 @@ import Testing
     List(text: "social, maps, metrics", item: "maps", rest: "social, metrics"),
     List(text: "a,,b", item: "maps", rest: "a,,b"),
     List(text: "a,,b", item: "b", rest: "a,"),
-    List(text: "--max-old-space-size=64 --require /x/y.js --trace", item: "--require /x/y.js", separator: " ",
+    List(
+      text: "--max-old-space-size=64 --require /x/y.js --trace", item: "--require /x/y.js", separator: " ",
       rest: "--max-old-space-size=64 --trace"),
     List(text: "--require /a.js", item: "--require /x/y.js", separator: " ", rest: "--require /a.js"),
     List(text: "/a:/b:/c", item: "/b", separator: ":", rest: "/a:/c"),
@@ -97,7 +98,8 @@ import Testing
     Arguments(
       off: all,
       becomes: [
-        "/bin/x", "--no-color", "--plugins=c", "--modules", "p", "--no-color", "--disable-extension", "metrics", "--last",
+        "/bin/x", "--no-color", "--plugins=c", "--modules", "p", "--no-color", "--disable-extension", "metrics",
+        "--last",
       ]),
   ])
   func `compose in the order of the list`(_ c: Arguments) {
@@ -123,7 +125,8 @@ import Testing
       { $0.removeFrom = [ListRemoval(.argument("A"), item: "b")] },
       { $0.removeFrom = [ListRemoval(.variable("A"), item: "b", separator: ":")] }, { $0.preload = ["A"] },
       { $0.arguments = ["A"] }, { $0.removeArguments = [["A"]] }, { $0.removeArguments = [["A", "B"]] },
-      { $0.replaceArguments = [ArgumentReplacement(from: ["A"], to: ["B"])] }, { $0.hide = ["A"] }, { $0.empty = ["A"] },
+      { $0.replaceArguments = [ArgumentReplacement(from: ["A"], to: ["B"])] }, { $0.hide = ["A"] },
+      { $0.empty = ["A"] },
     ]
     for change in changes {
       process.plugins = [plugin("p", change)]

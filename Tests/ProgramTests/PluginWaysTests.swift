@@ -35,7 +35,8 @@ extension Programs {
       return (status, found.split(separator: "\n").map(String.init))
     }
 
-    @Test func `are off in every way at once, and in no other: variables, lists, arguments, and what is in directories`()
+    @Test
+    func `are off in every way at once, and in no other: variables, lists, arguments, and what is in directories`()
       async throws
     {
       let scratch = try Scratch()
