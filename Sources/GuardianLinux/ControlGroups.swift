@@ -29,6 +29,8 @@ package final class ControlGroups {
   /// A controller, and why it is not in force.
   package private(set) var refused: [Controller: String] = [:]
   package private(set) var controllers: Set<Controller> = []
+  /// Made by this very object, and not killed since.
+  private var pristine: Set<String> = []
   /// It was found empty or made: at the end it may go.
   private let isOwn: Bool
 
@@ -278,7 +280,23 @@ package final class ControlGroups {
 
   /// One that is there already is as good.
   package func make(_ name: String) throws(SystemError) {
-    if mkdirat(base.number, name, 0o755) != 0, errno != EEXIST { throw .last("make the control group", at(name)) }
+    if mkdirat(base.number, name, 0o755) == 0 {
+      pristine.insert(name)
+    } else if errno != EEXIST {
+      throw .last("make the control group", at(name))
+    }
+  }
+
+  /// Whether a run may be born in it once more, when it is empty: it was made here and `cgroup.kill` was never used on it,
+  /// the last run has left no groups in it and nobody is in it; and it keeps no account of memory, which would be that of
+  /// all its runs together.
+  package func canBeUsedAgain(_ name: String) -> Bool {
+    guard pristine.contains(name), !controllers.contains(.memory), let state = state(name), !state.populated,
+      !state.frozen
+    else { return false }
+    var status = stat()
+    // Each group in it would be a link more.
+    return fstatat(base.number, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_nlink == 2
   }
 
   /// For `SpawnRequest.group`.
@@ -310,7 +328,10 @@ package final class ControlGroups {
   /// Kills everybody in it and below, those who are born meanwhile included.
   ///
   /// - Returns: False where the kernel refuses; then each is to be signalled.
-  package func kill(_ name: String) -> Bool { writes("1", to: name + "/cgroup.kill") == 0 }
+  package func kill(_ name: String) -> Bool {
+    pristine.remove(name)
+    return writes("1", to: name + "/cgroup.kill") == 0
+  }
 
   /// Lets what was frozen go on, so that it can hear a signal. (KILL is heard by the frozen too.)
   package func thaw(_ name: String) { _ = writes("0", to: name + "/cgroup.freeze") }
@@ -367,7 +388,10 @@ package final class ControlGroups {
   /// The same.
   ///
   /// - Returns: 0, or the errno of what stands in the way: EBUSY as long as somebody lives in it.
-  package func removal(_ name: String) -> Int32 { Self.removal(at(name), depth: 0) }
+  package func removal(_ name: String) -> Int32 {
+    pristine.remove(name)
+    return Self.removal(at(name), depth: 0)
+  }
 
   private static func removal(_ directory: String, depth: Int) -> Int32 {
     if rmdir(directory) == 0 || errno == ENOENT { return 0 }

@@ -545,6 +545,8 @@ private func quote(_ text: String, into out: inout [UInt8]) {
     if out.count - start + UTF8.width(scalar) > 512 { break }
     switch scalar {
     case "\"", "\\": out += [UInt8(ascii: "\\"), UInt8(truncatingIfNeeded: scalar.value)]
+    // Most of all text.
+    case " "..."~": out.append(UInt8(truncatingIfNeeded: scalar.value))
     default:
       switch scalar.properties.generalCategory {
       case .control, .lineSeparator, .paragraphSeparator, .surrogate: out += "\u{FFFD}".utf8

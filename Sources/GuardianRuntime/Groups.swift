@@ -30,6 +30,8 @@ final class GroupTable {
     var current = 1
     /// The other one is ready for a run.
     var prepared = false
+    /// The last run of each is over.
+    var reusable = [false, false]
     /// What each has been told. Nil: not known.
     var limits: [GroupLimits?] = [nil, nil]
     /// What is wanted now.
@@ -73,6 +75,7 @@ final class GroupTable {
     let index = 1 - place.current
     if !place.prepared { try prepare(spec.name, index, &place) }
     place.prepared = false
+    place.reusable[index] = false
     let name = Self.name(spec.name, index)
     if place.limits[index] != limits { limit(name, index, &place) }
     groups.mark(name, run)
@@ -85,15 +88,26 @@ final class GroupTable {
   func remake(_ group: RunGroup, of service: ServiceName, _ run: RunID) throws(SystemError) {
     guard var place = places[service] else { return }
     defer { places[service] = place }
+    place.reusable[place.current] = false
     try prepare(service, place.current, &place)
     groups.mark(group.name, run)
   }
 
-  /// A new one with the limits that are wanted: no group is used for two runs, since its counters and what it was told stay
-  /// with it. (Linux 6.18 even kills whoever is born in a group in which `cgroup.kill` was used once: it compares the
+  /// The run of this group is over, and nobody is left of it.
+  func emptied(_ group: RunGroup, of service: ServiceName) {
+    guard let index = (0...1).first(where: { Self.name(service, $0) == group.name }) else { return }
+    places[service]?.reusable[index] = true
+  }
+
+  /// One as it was made, with the limits that are wanted: mostly a new one, since the kernel's account and what it was told
+  /// stay with a group. (Linux 6.18 even kills whoever is born in a group in which `cgroup.kill` was used once: it compares the
   /// group's count of kills with that of the group of the parent.)
   private func prepare(_ service: ServiceName, _ index: Int, _ place: inout Place) throws(SystemError) {
     let name = Self.name(service, index)
+    if place.reusable[index], groups.canBeUsedAgain(name) {
+      if place.limits[index] != place.wanted { limit(name, index, &place) }
+      return
+    }
     let obstacle = groups.removal(name)
     if obstacle != 0 {
       // A stop that has not come to its end is followed by no start, so this is nobody's who is waited for.

@@ -51,6 +51,6 @@ extension Shell {
       let run = fleet.machine(of: id)?.phase.run?.id, let signal = Signal(number: number)
     else { return log.note(.info, "\(name) is passed on only where there is a single service, and it runs") }
     log.note(.info, "\(name) is passed on to \(service)")
-    runs.signal(run, signal)
+    runs.signal(run, signal, ending: false)
   }
 }

@@ -90,11 +90,14 @@ final class RunningChild {
   }
 
   /// To the main process. One that is gone has got it.
-  func signal(_ signal: Signal) {
+  ///
+  /// - Parameter ending: CONT follows in any case: a look may come a moment before the process is stopped. What is not to
+  ///   end it wakes only who is seen to be stopped.
+  func signal(_ signal: Signal, ending: Bool = true) {
     if signal != .kill, let group, group.groups.state(group.name)?.frozen ?? false { group.groups.thaw(group.name) }
     defer {
       // Who is stopped hears nothing but KILL.
-      if signal != .kill, signal != .cont, mainLives, ProcessLook(pid)?.isStopped ?? false { deliver(.cont) }
+      if signal != .kill, signal != .cont, mainLives, ending || ProcessLook(pid)?.isStopped ?? false { deliver(.cont) }
     }
     deliver(signal)
   }
@@ -118,6 +121,7 @@ final class RunningChild {
       } else {
         if group.groups.state(group.name)?.frozen ?? false { group.groups.thaw(group.name) }
         _ = group.groups.signal(group.name, signal)
+        if signal != .cont { _ = group.groups.signal(group.name, .cont) }
       }
       // It may have left its group by itself.
       if mainLives, !group.groups.holds(group.name, pid) { self.signal(signal) }
@@ -126,6 +130,7 @@ final class RunningChild {
     for _ in 0..<(signal == .kill ? 8 : 1) {
       let members = set.members(orphans(), mainLives: leaderLives)
       if members.isEmpty || ProcessSet.signal(members, signal) == 0 { break }
+      if signal != .kill, signal != .cont { _ = ProcessSet.signal(members, .cont) }
     }
     if mainLives { self.signal(signal) }
   }

@@ -458,7 +458,7 @@ final class RunTable {
 
   // MARK: Signals
 
-  func signal(_ id: RunID, _ signal: Signal) {
+  func signal(_ id: RunID, _ signal: Signal, ending: Bool = true) {
     guard let run = runs[id] else { return }
     if signal == .kill { run.sentKill = true }
     switch run.stage {
@@ -469,7 +469,7 @@ final class RunTable {
       if signal == .kill { pending.signal(.kill) } else { run.queued.append((signal, set: false)) }
     case .alive:
       if run.openDescriptors == nil { run.openDescriptors = OpenDescriptors.count(of: run.pid) }
-      run.child?.signal(signal)
+      run.child?.signal(signal, ending: ending)
     case .draining: break
     }
   }
@@ -622,6 +622,7 @@ final class RunTable {
   }
 
   func emptied(_ run: Run) {
+    if let group = run.group, let name = shell.names[run.service] { shell.groups?.emptied(group, of: name) }
     drop(run)
     shell.post(run.service, .emptied(run.id))
   }

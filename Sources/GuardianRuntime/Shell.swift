@@ -386,7 +386,7 @@ final class Shell {
       failPoint("signal.after")
     case .reload(let run, let signal):
       failPoint("reload.before")
-      runs.signal(run, signal)
+      runs.signal(run, signal, ending: false)
       failPoint("reload.after")
     case .signalSet(let run, let signal):
       failPoint("signal-set.before")

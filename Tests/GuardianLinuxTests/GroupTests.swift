@@ -74,6 +74,32 @@ private let missing: String? = {
     #expect(try Children.finish(second) == .code(7))
   }
 
+  @Test func `can be used again as long as nothing stays with it`() throws {
+    let piece = try Piece(), groups = piece.groups
+    let keepsAccounts = groups.controllers.contains(.memory)
+    func can(_ name: String) -> Bool { groups.canBeUsedAgain(name) || keepsAccounts }
+    try groups.make("a")
+    #expect(can("a"))
+    let child = try piece.start("exec sleep 1000", in: "a")
+    #expect(!groups.canBeUsedAgain("a"), "somebody is in it")
+    kill(child.pid, SIGTERM)
+    _ = try Children.finish(child)
+    #expect(Children.eventually { can("a") })
+    // A group of the service's own.
+    #expect(mkdir(groups.directory + "/a/theirs", 0o755) == 0)
+    #expect(!groups.canBeUsedAgain("a"))
+    rmdir(groups.directory + "/a/theirs")
+    #expect(can("a"))
+    #expect(groups.kill("a"))
+    #expect(!groups.canBeUsedAgain("a"), "the kernel kills whoever is born in it")
+    #expect(groups.remove("a"))
+    #expect(!groups.canBeUsedAgain("a"))
+    // Found, and not made.
+    #expect(mkdir(groups.directory + "/a", 0o755) == 0)
+    try groups.make("a")
+    #expect(!groups.canBeUsedAgain("a"))
+  }
+
   @Test func `is proved by a child that lives in it`() throws {
     let piece = try Piece()
     try piece.groups.prove()

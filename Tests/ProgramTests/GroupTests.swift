@@ -156,7 +156,7 @@ extension Programs {
       try Files.put("1", to: (guardian.groups ?? "") + "/service.frozen/cgroup.freeze")
       for name in ["stopped", "frozen"] {
         #expect(try await guardian.control("stop", name).code == 0)
-        #expect(try await guardian.status(name)["last_end"]["code"].int == 42)
+        #expect(try await guardian.status(name)["last_end"]["code"].int == 42, "\(name): \(guardian.log)")
       }
       try await guardian.stop()
     }
