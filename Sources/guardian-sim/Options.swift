@@ -15,13 +15,17 @@ struct Options {
   var bug: PlantedBug?
   /// Walk over this many states of one machine instead of running worlds.
   var walk: Int?
+  /// Play this many incidents of the search for culprits instead.
+  var search: Int?
 
   static let usage = """
     usage: guardian-sim [--seed N | --seeds A..B] [--services N] [--hours H] [--jobs N] [--bug NAME] [--verbose]
            guardian-sim --walk N
+           guardian-sim --search N [--seed N]
     Runs fleets in virtual time, one for each seed: H hours under faults and orders, then quiet until all have settled,
     then a shutdown. Exit 0: no rule was broken; 1: one was, and its story is told; 64: usage.
     --walk N looks at N states of one machine instead, breadth first, and at all that can happen in each.
+    --search N plays N incidents of the search for guilty plugins instead, beside simpler ways, and prints what they cost.
     --bug plants one of: \(PlantedBug.allCases.map(\.rawValue).joined(separator: ", "))
     """
 
@@ -62,6 +66,7 @@ struct Options {
         guard let bug = PlantedBug(rawValue: text) else { throw UsageError(text: "no planted bug '\(text)'") }
         self.bug = bug
       case "--walk": walk = Int(try number(try value(), option, 10_000_000))
+      case "--search": search = Int(try number(try value(), option, 10_000_000))
       case "--verbose", "-v": verbose = true
       case "--help", "-h": help = true
       default: throw UsageError(text: "unknown option '\(option)'")

@@ -27,6 +27,11 @@ if let limit = options.walk, let spec = Walk.spec() {
     exit(1)
   }
 }
+if let incidents = options.search {
+  for line in SearchReport(incidents: incidents, seed: options.seeds.lowerBound).lines { say(line) }
+  say("\(incidents) incidents in \(Int(seconds() - begun)) s")
+  exit(0)
+}
 say(options.description)
 var workers: [pid_t] = []
 var failed = false
