@@ -1,4 +1,4 @@
-package import GuardianCore
+import GuardianCore
 
 /// The two tables of guardian-ladder(7): `guardian-sim --search` prints them, a test compares them with the manual.
 package struct SearchReport: Sendable {

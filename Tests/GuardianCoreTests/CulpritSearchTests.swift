@@ -46,18 +46,27 @@ import Testing
     #expect(end(&search) { $0.contains(1) || $0.contains(6) } == .done(off: [1, 6], pair: nil))
   }
 
-  @Test func `of two that fail only together the later one stays off, and the pair is told`() {
+  @Test func `of two that fail only together one stays off, the later one where either would do`() {
     for (a, b) in [(0, 1), (2, 5), (6, 7)] {
       var search = search(8)
       let end = end(&search) { $0.contains(a) && $0.contains(b) }
-      #expect(end == .done(off: [b], pair: .init(disabled: b, kept: a)), "after \(search.observations)")
+      guard case .done(let off, let pair) = end else {
+        Issue.record("\(end) after \(search.observations)")
+        continue
+      }
+      #expect(off == [a] || off == [b], "after \(search.observations)")
+      // Whether it fails alone has not been looked into where that did not matter.
+      if let pair { #expect(ToggleSet([pair.disabled]) == off && ToggleSet([pair.disabled, pair.kept]) == [a, b]) }
     }
+    var search = search(8)
+    #expect(
+      end(&search) { $0.contains(2) && $0.contains(5) } == .done(off: [5], pair: .init(disabled: 5, kept: 2)))
   }
 
   @Test func `a right hint makes it short, a wrong one does not make it wrong`() {
     var right = search(32, hints: [20: 9]), wrong = search(32, hints: [3: 9])
     #expect(end(&right) { $0.contains(20) } == .done(off: [20], pair: nil))
-    #expect(right.probes <= 2)
+    #expect(right.probes <= 4)
     #expect(end(&wrong) { $0.contains(20) } == .done(off: [20], pair: nil))
   }
 

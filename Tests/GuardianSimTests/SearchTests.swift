@@ -21,7 +21,8 @@ private let runs = getenv("GUARDIAN_SEARCHES").flatMap { Int(String(cString: $0)
     }
   }
 
-  /// The mean of 40 runs lies within a third of the published one, and its share within 15 of 100: those cells come of 30 to 150 runs.
+  /// The mean of 40 runs lies within a third of the published one, and its share within 15 of 100: those cells come of
+  /// 30 to 150 runs.
   @Test(arguments: [
     Cell(0, 4, 3.4, 1.3, 1), Cell(0, 8, 4.9, 1.9, 1), Cell(0, 16, 5.8, 2.3, 1), Cell(0, 32, 7.2, 3.0, 1),
     Cell(1, 4, 3.8, 1.5, 1), Cell(1, 8, 5.5, 2.1, 0.98), Cell(1, 16, 7.5, 2.7, 0.98), Cell(1, 32, 8.5, 3.4, 1),
