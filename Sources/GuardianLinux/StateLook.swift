@@ -23,6 +23,8 @@ package struct StateLook: Sendable {
   package var libraries = Libraries.named([])
   /// Where the package manager writes what it does.
   var packageLog = PackageLog.path
+  /// Shared by the looks of all services.
+  let system: SystemLook
 
   package enum Libraries: Sendable {
     case process(Int32)
@@ -35,8 +37,10 @@ package struct StateLook: Sendable {
 
   package init(
     program: String, files: [String], declared: [String], plugins: [String], pluginFiles: [String], startPrint: UInt64,
-    definition: String, definitionName: String, directories: [String], dependencies: [StateItem]
+    definition: String, definitionName: String, directories: [String], dependencies: [StateItem],
+    system: SystemLook = SystemLook()
   ) {
+    self.system = system
     self.program = program
     self.files = files
     self.declared = declared
@@ -90,24 +94,10 @@ package struct StateLook: Sendable {
       guard stat(directory, &status) == 0, devices.insert(UInt64(status.st_dev)).inserted else { continue }
       if let room = Self.room(directory) { add(StateItem(.state, directory, room)) }
     }
-    let booted = Self.bootTime()
-    var name = utsname()
-    if uname(&name) == 0 {
-      let release = withUnsafeBytes(of: &name.release) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
-      add(StateItem(.system, "kernel", release, since: booted))
-    }
-    add(StateItem(.system, "boot", BootID.current(), since: booted))
-    if let system = Self.systemName() { add(StateItem(.system, "operating system", system)) }
-    if let zone = Self.timeZone() { add(StateItem(.system, "time zone", zone)) }
-    for entry in PackageLog.latest(packageLog) {
-      var item = StateItem(
-        .system, StateItem.package + entry.package, entry.after.isEmpty ? StateItem.absent : entry.after,
-        since: entry.at)
-      item.old = entry.before
-      add(item)
-    }
+    for item in system.items() { add(item) }
+    // What was done before a run that is well is done with.
+    if start == nil { for item in system.packages(packageLog) { add(item) } }
     for dependency in dependencies { add(dependency) }
-    for resource in ["memory", "io", "cpu"] { if let item = Self.pressure(resource) { add(item) } }
     return StatePrint(items)
   }
 
@@ -122,32 +112,6 @@ package struct StateLook: Sendable {
         return item
       }
     }
-  }
-
-  private static func systemName() -> String? {
-    guard let text = FileText.text("/etc/os-release", limit: 1 << 14) else { return nil }
-    for line in text.split(separator: "\n") where line.hasPrefix("PRETTY_NAME=") {
-      return String(line.dropFirst(12).filter { $0 != "\"" }.prefix(100))
-    }
-    return nil
-  }
-
-  private static func timeZone() -> String? {
-    var buffer = [CChar](repeating: 0, count: 256)
-    let length = readlink("/etc/localtime", &buffer, buffer.count)
-    guard length > 0, length < buffer.count else { return nil }
-    let path = String(decoding: buffer.prefix(length).map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    return path.split(separator: "/").suffix(2).joined(separator: "/")
-  }
-
-  /// By the share of the last minute in which somebody waited for it. proc(5), /proc/pressure.
-  private static func pressure(_ resource: String) -> StateItem? {
-    guard let text = FileText.text("/proc/pressure/\(resource)", limit: 4096),
-      let field = text.split(separator: " ").first(where: { $0.hasPrefix("avg60=") }),
-      let share = Double(field.dropFirst(6))
-    else { return nil }
-    return StateItem(
-      .pressure, "waiting for \(resource)", share < 10 ? "less than 10 % of the time" : "10 % of the time or more")
   }
 
   private func item(_ group: StateItem.Group, _ path: String, reading: Bool) -> StateItem {
@@ -165,7 +129,7 @@ package struct StateLook: Sendable {
     if raw < 0 { return item }
     let file = OwnedFD(adopting: raw)
     if isCode {
-      if let id = BuildID.of(file.number) { item.value = "build-id \(id)" }
+      if let id = system.buildID(of: file.number, look) { item.value = "build-id \(id)" }
       return item
     }
     if let bytes = FileText.readAll(file.number, limit: Self.mostBytesOfFile) {
@@ -186,12 +150,5 @@ package struct StateLook: Sendable {
     let (free, _) = UInt64(about.f_bavail).multipliedReportingOverflow(by: UInt64(about.f_frsize))
     if free < 1 << 20 { return StateItem.full }
     return about.f_bavail < about.f_blocks / 20 ? "less than 5 % free" : "5 % free or more"
-  }
-
-  /// To the second, so that it is the same at every look.
-  private static func bootTime() -> WallTime {
-    let now = SystemClocks.now()
-    let nanoseconds = now.wall.nanoseconds.subtractingSaturating(now.boot.nanoseconds)
-    return WallTime(nanoseconds: nanoseconds / 1_000_000_000 * 1_000_000_000)
   }
 }

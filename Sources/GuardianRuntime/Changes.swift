@@ -28,6 +28,7 @@ final class ChangeTable {
   private var known: [ServiceID: Known] = [:]
   private var settled: [Blessing] = []
   private var isBlessing = false
+  private let system = SystemLook()
 
   /// Runs that have settled and are looked at in one job, so that a start of thousands leaves room for other jobs.
   private static let atOnce = 16
@@ -262,7 +263,8 @@ final class ChangeTable {
       program: process.command.first ?? "/", files: files, declared: declared, plugins: plugins.map(\.name),
       pluginFiles: plugins.flatMap(\.paths), startPrint: bare.fingerprint,
       definition: "\(shell.directories.configuration)/services/\(spec.name).yaml",
-      definitionName: "services/\(spec.name).yaml", directories: directories, dependencies: dependencies)
+      definitionName: "services/\(spec.name).yaml", directories: directories, dependencies: dependencies,
+      system: system)
   }
 
   private func directory(of path: String) -> String {

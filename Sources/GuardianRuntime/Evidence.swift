@@ -37,6 +37,13 @@ final class EvidenceTable {
   /// What is remembered of a service's last report.
   final class Last {
     var at = Instant(nanoseconds: .min)
+    /// Reports of its kind, one after the other.
+    var inARow = 0
+    /// Within this its like is only counted.
+    var pause: Duration {
+      let doublings = min(max(0, inARow - EvidenceTable.toldInFull), 20)
+      return min(EvidenceTable.flood * (1 << doublings), EvidenceTable.longestFlood)
+    }
     var status = ExitStatus.unseen
     var coarse = CrashClass.unknown
     var finding = Finding()
@@ -75,6 +82,9 @@ final class EvidenceTable {
   /// Of each service in the order of the deaths; few, see `openAtOnce`.
   private var pending: [ServiceID: [Pending]] = [:]
   private(set) var last: [ServiceID: Last] = [:]
+  /// Not written down yet, and when that is due.
+  private var counted: [Counted: CountedDeaths] = [:]
+  private var countedUntil: Instant?
   private var timer: EventSource?
   private var bodies = 0
   private let traces: TraceDirectories?
@@ -84,8 +94,12 @@ final class EvidenceTable {
 
   /// What has not come by then is left out, and the report says so.
   static let patience = Duration.seconds(2)
-  /// Another death of the same kind within this is only counted.
-  private static let flood = Duration.milliseconds(300)
+  /// Another death of the same kind within this is only counted; the like of what came often before, within longer.
+  private static let flood = Duration.milliseconds(300), longestFlood = Duration.minute
+  /// So many in a row have reports at that pace.
+  private static let toldInFull = 8
+  /// Counted deaths are written down so much later at most.
+  private static let countedAtOnce = Duration.seconds(1)
   private static let kernelLog = "kernel log"
   /// Of deaths just before guardian's own: how long ago, and how many.
   private static let recoverable = Duration.minute, recoveredAtOnce = 64
@@ -141,14 +155,10 @@ final class EvidenceTable {
     let remains = facts?.remains?.run == begun.end.run ? facts?.remains : nil
     facts?.remains = nil
     let now = SystemClocks.monotonic()
-    if let last = last[service], now - last.at < Self.flood, last.status == begun.end.status,
+    if let last = last[service], now - last.at < last.pause, last.status == begun.end.status,
       last.coarse == begun.end.crashClass, let signature = last.finding.signature
     {
-      shell.store.submit(
-        counted: [
-          CountedDeaths(
-            service: begun.service, signature: signature, count: 1, first: begun.end.at, last: begun.end.at)
-        ], now: SystemClocks.now())
+      count(begun, signature, now)
       return shell.post(service, .examined(begun.end.run, last.finding))
     }
     let open = pending[service] ?? []
@@ -203,6 +213,36 @@ final class EvidenceTable {
             step: step), for: service)
       }
     }
+  }
+
+  // MARK: Deaths that are only counted
+
+  /// Written down together, now and then.
+  private func count(_ report: CrashReport, _ signature: Signature, _ now: Instant) {
+    let key = Counted(service: report.service, signature: signature.value)
+    if counted[key] == nil, counted.isEmpty {
+      countedUntil = now + Self.countedAtOnce
+      armTimer()
+    }
+    counted[
+      key,
+      default: CountedDeaths(
+        service: report.service, signature: signature, count: 0, first: report.end.at, last: report.end.at)
+    ].count += 1
+    counted[key]?.last = report.end.at
+  }
+
+  /// What has been counted is written down now.
+  func writeCounted() {
+    countedUntil = nil
+    guard !counted.isEmpty else { return }
+    shell.store.submit(counted: Array(counted.values), now: SystemClocks.now())
+    counted = [:]
+  }
+
+  private struct Counted: Hashable {
+    var service: ServiceName
+    var signature: UInt64
   }
 
   private func arrived(_ open: Pending, _ service: ServiceID) {
@@ -331,6 +371,7 @@ final class EvidenceTable {
 
   private func giveUpLate() {
     let now = SystemClocks.monotonic()
+    if let countedUntil, countedUntil <= now { writeCounted() }
     for (service, open) in pending.flatMap({ service, list in list.map { (service, $0) } }) where open.until <= now {
       if open.missing > 0, open.report.backtrace.frames.isEmpty, open.report.backtrace.missing == "not looked for" {
         open.report.backtrace.missing = "none came within \(Self.patience.description)"
@@ -344,7 +385,7 @@ final class EvidenceTable {
   }
 
   private func armTimer() {
-    if let first = pending.values.compactMap({ $0.first?.until }).min() {
+    if let first = (pending.values.compactMap { $0.first?.until } + [countedUntil].compactMap { $0 }).min() {
       timer?.arm(at: first.nanoseconds)
     } else {
       timer?.disarm()
@@ -352,7 +393,10 @@ final class EvidenceTable {
   }
 
   /// Guardian goes down, or another program of it takes over: what is there has to do.
-  func completeAll() { for service in Array(pending.keys) { completeAll(of: service) } }
+  func completeAll() {
+    writeCounted()
+    for service in Array(pending.keys) { completeAll(of: service) }
+  }
 
   private func completeAll(of service: ServiceID) { for open in pending[service] ?? [] { complete(open, service) } }
 
@@ -404,6 +448,8 @@ final class EvidenceTable {
   private func remember(_ report: CrashReport, _ finding: Finding, _ body: [UInt8], for service: ServiceID) {
     let last = last[service] ?? Last()
     self.last[service] = last
+    let isSame = last.status == report.end.status && last.finding.signature == finding.signature
+    last.inARow = isSame ? last.inARow + 1 : 1
     bodies -= last.body.count
     last.at = SystemClocks.monotonic()
     last.status = report.end.status

@@ -303,6 +303,7 @@ extension Shell {
   ///
   /// - Returns: False if that took longer than until `deadline`.
   func settle(until deadline: Instant) -> Bool {
+    evidence.writeCounted()
     while !inbox.isEmpty || fleetTold || done < outputs.count || !answered.isEmpty || !fleet.allSaved {
       guard SystemClocks.monotonic() < deadline else { return false }
       if inbox.isEmpty, !fleetTold, done == outputs.count, answered.isEmpty {
