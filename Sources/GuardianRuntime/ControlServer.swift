@@ -655,7 +655,8 @@ final class ControlServer {
     guard case .list(let names, let next, let missing, let brief) = client.answering else { return }
     let end = min(names.count, next + Reply.chunk)
     let now = SystemClocks.now()
-    let services = shell.statuses(of: names[next..<end], now: now, brief: brief)
+    let services = shell.statuses(
+      of: names[next..<end], now: now, brief: brief, closely: !brief && names.count <= Reply.chunk)
     let last = end == names.count
     Reply.list(
       services, missing: last ? missing : [], brief: brief, continues: !last, into: &client.output)

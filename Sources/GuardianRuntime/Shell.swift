@@ -968,12 +968,18 @@ final class Shell {
   func names(of group: ServiceName) -> [ServiceName] { fleet.members(of: group).compactMap { names[$0] } }
 
   /// The fleet is looked at once for all of them: each look at it from here copies its parts' references.
-  func statuses(of names: some Sequence<ServiceName>, now: Now, brief: Bool) -> [ServiceStatus] {
+  ///
+  /// - Parameter closely: Their processes are looked at, which takes as long for each as all the rest.
+  func statuses(
+    of names: some Sequence<ServiceName>, now: Now, brief: Bool, closely: Bool
+  ) -> [ServiceStatus] {
     let fleet = fleet
-    return names.compactMap { status(of: $0, in: fleet, now: now, brief: brief) }
+    return names.compactMap { status(of: $0, in: fleet, now: now, brief: brief, closely: closely) }
   }
 
-  private func status(of name: ServiceName, in fleet: Fleet, now: Now, brief: Bool) -> ServiceStatus? {
+  private func status(
+    of name: ServiceName, in fleet: Fleet, now: Now, brief: Bool, closely: Bool
+  ) -> ServiceStatus? {
     guard let id = fleet.id(named: name) else {
       return definitions.broken[name].map { Definitions.status(ofBroken: name, $0) }
     }
@@ -988,7 +994,7 @@ final class Shell {
       if fleet.spec(of: id)?.log == .file { status.logFile = outputTable.file(of: name) }
       if status.phase == .stopping {
         status.notes += runs.obstacles(id)
-      } else if !brief, let pid = runs.dumping(id) {
+      } else if closely, let pid = runs.dumping(id) {
         status.notes.append("pid \(pid) is dumping core: it has died, and is restarted when that is done")
       }
     }
