@@ -307,6 +307,7 @@ final class Shell {
     var records: [Occurrence] = []
     var meta: [String: String?] = [:]
     while done < outputs.count {
+      if let start = startThatComesFirst() { outputs.swapAt(done, start) }
       let output = outputs[done]
       done += 1
       actionsPerformed &+= 1
@@ -372,6 +373,21 @@ final class Shell {
     for (id, event) in events { fleet.handle(event, for: id, now: now) }
     eventsHeard &+= UInt64(events.count)
     fleetTold = true
+  }
+
+  /// A restart at once does not wait for the evidence of the death before it to be asked for: where that is next, the start
+  /// behind it, unless somebody in between is to find the evidence under way.
+  private func startThatComesFirst() -> Int? {
+    guard case .act(let id, .examine) = outputs[done] else { return nil }
+    for index in (done + 1)..<min(done + 12, outputs.count) {
+      guard case .act(id, let action) = outputs[index] else { continue }
+      switch action {
+      case .spawn: return index
+      case .record, .save, .enter, .watch: continue
+      default: return nil
+      }
+    }
+    return nil
   }
 
   private func perform(_ action: Action, for id: ServiceID) {
