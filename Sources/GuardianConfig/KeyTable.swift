@@ -270,6 +270,13 @@ package struct KeyTable: Sendable {
       "plugins", "mapping", "{}", "parts that can be switched off",
       "plugins:\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
     Key(
+      "plugins.search", "off | suggest | auto", "auto", "find the one that is to blame, where safe mode has helped",
+      "plugins:\n  search: suggest\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
+    Key(
+      "plugins.when", "incident | idle | time of day", "incident",
+      "when a service that is well may be started anew for its plugins' sake",
+      "plugins:\n  when: \"02:00-05:00\"\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
+    Key(
       "plugins.retry-after", "duration", "24h", "a plugin that is off is due for another try after this",
       "plugins:\n  retry-after: 6h\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
     Key(

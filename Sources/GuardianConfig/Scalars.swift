@@ -80,6 +80,17 @@ enum Scalars {
     return Double(whole) + value / scale
   }
 
+  /// `02:00`, as minutes since midnight; `24:00` is none.
+  static func minuteOfDay(_ text: String) -> Int? {
+    let bytes = Array(text.utf8)
+    guard bytes.count == 5, bytes[2] == UInt8(ascii: ":") else { return nil }
+    let digits = bytes[..<2] + bytes[3...]
+    guard digits.allSatisfy(isDigit) else { return nil }
+    let numbers = digits.map { Int($0 & 0x0f) }
+    let hour = numbers[0] * 10 + numbers[1], minute = numbers[2] * 10 + numbers[3]
+    return hour < 24 && minute < 60 ? hour * 60 + minute : nil
+  }
+
   /// `10%`, `12.5%`, as a share of one.
   static func percent(_ text: String) -> Double? {
     guard text.hasSuffix("%"), let value = decimal(String(text.dropLast())), value <= 100 else { return nil }

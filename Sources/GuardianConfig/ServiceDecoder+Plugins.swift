@@ -7,6 +7,8 @@ extension ServiceDecoder {
     guard let node, let fields = fields(of: node, at: "plugins", called: "'plugins'") else { return }
     spec.plugins.retryAfter =
       duration(fields["retry-after"], "'retry-after'", atLeast: .seconds(1)) ?? spec.plugins.retryAfter
+    if let mode: SearchMode = word(fields["search"], "'search'") { spec.plugins.search = mode }
+    if let when = when(fields["when"]) { spec.plugins.when = when }
     let items = list(fields["list"], "'list'") ?? []
     if items.isEmpty, fields["directory"] == nil, !isDefaults {
       warn(node, "'plugins' has no effect", "there is none in 'list', and no 'directory'")
@@ -33,6 +35,26 @@ extension ServiceDecoder {
     }
     directory(fields, &spec)
     acknowledge(fields["acknowledge"], &spec)
+  }
+
+  /// `incident`, `idle`, `02:00-05:00`.
+  private mutating func when(_ node: Node?) -> PluginTime? {
+    guard let node, let text = text(node, "'when'") else { return nil }
+    switch text {
+    case "incident": return .incident
+    case "idle": return .idle
+    default: break
+    }
+    let ends = text.split(separator: "-", omittingEmptySubsequences: false).map { Scalars.minuteOfDay(String($0)) }
+    guard ends.count == 2, let from = ends[0], let to = ends[1] else {
+      fault(node, "'when' cannot be '\(brief(text))'", "it is incident, idle, or a time of day like \"02:00-05:00\"")
+      return nil
+    }
+    if from == to {
+      fault(node, "'when' is a time of day of no length", "it begins and ends at the same minute")
+      return nil
+    }
+    return .daily(from: from, to: to)
   }
 
   /// - Returns: False: nothing is left to switch it off with, which has been said.

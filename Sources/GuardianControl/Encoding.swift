@@ -92,11 +92,38 @@ package func encode(_ s: ServiceStatus, brief: Bool, into json: inout JSONWriter
     json.endObject()
   }
   json.endArray()
+  json.key("plugins")
+  encode(s.plugins, into: &json)
   json.key("stopped_by")
   if s.stoppedBy.isEmpty { json.null() } else { json.string(s.stoppedBy) }
   json.key("notes")
   json.strings(s.notes)
   json.endObject()
+}
+
+package func encode(_ plugins: [PluginStatus], into json: inout JSONWriter) {
+  json.beginArray()
+  for plugin in plugins {
+    json.beginObject()
+    json.key("name")
+    json.string(plugin.name)
+    json.key("state")
+    json.string(plugin.state.rawValue)
+    json.key("off")
+    json.bool(plugin.off)
+    json.key("by")
+    if plugin.by.isEmpty { json.null() } else { json.string(plugin.by) }
+    json.key("until")
+    if let until = plugin.until { json.time(until) } else { json.null() }
+    json.key("suspicion")
+    if let suspicion = plugin.suspicion { json.integer(suspicion) } else { json.null() }
+    json.key("pinned")
+    json.bool(plugin.pinned)
+    json.key("partner")
+    if plugin.partner.isEmpty { json.null() } else { json.string(plugin.partner) }
+    json.endObject()
+  }
+  json.endArray()
 }
 
 /// The members of `Reload`'s reply, in an object that is open.

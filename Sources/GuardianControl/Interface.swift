@@ -29,6 +29,20 @@ package let supervisorInterface = """
     failures: int
   )
 
+  # A plugin. 'state' is on, off, suspect or probation; 'off' says that the present run, or the next one, is without it;
+  # 'by' is ladder, search, operator or switch; 'until' when it is tried again, or trusted again; 'suspicion' how likely it
+  # is to be to blame, in thousandths; 'partner' the one together with which alone it does harm.
+  type Plugin (
+    name: string,
+    state: string,
+    off: bool,
+    by: ?string,
+    until: ?string,
+    suspicion: ?int,
+    pinned: bool,
+    partner: ?string
+  )
+
   # One service. A list has all members, a brief list only 'name' and what is not as usual, which is: running, settled,
   # wanted up, on step restart, without strikes.
   type Service (
@@ -65,6 +79,7 @@ package let supervisorInterface = """
     groups: ?[]string,
     waits_for: ?[]string,
     checks: ?[]Check,
+    plugins: ?[]Plugin,
     stopped_by: ?string,
     notes: ?[]string
   )
@@ -103,6 +118,14 @@ package let supervisorInterface = """
   method Reset(name: string, wait: ?bool) -> (name: string, note: string)
   # The service's own reload, as its definition says; 'Failed' where it has none, or does not run.
   method ReloadService(name: string, wait: ?bool) -> (name: string, note: string)
+
+  # 'action' is enable, disable, pin, unpin (of one plugin), or search (of all). What is enabled or disabled is so from the
+  # next start on.
+  method Plugins(name: string, action: string, plugin: ?string, wait: ?bool) -> (name: string, note: string)
+  # All plugins off, or on, by an operator; a service that runs is restarted for it.
+  method SafeMode(name: string, on: bool, wait: ?bool) -> (name: string, note: string)
+  # Runs this repair, or all of the service, now: a service that runs is stopped before and started after that.
+  method Repair(name: string, repair: ?string, wait: ?bool) -> (name: string, note: string)
 
   # Ends the observe mode into which guardian goes after three faults of its own within five minutes.
   method ResetGuardian() -> (name: string, note: string)

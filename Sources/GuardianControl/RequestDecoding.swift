@@ -103,6 +103,20 @@ private func supervisorCall(
     }
     return .hold(
       name: try text(p, "name"), milliseconds: milliseconds, wait: try flag(p, "wait", default: true))
+  case "Plugins":
+    try only(p, ["name", "action", "plugin", "wait"])
+    let plugin = p?["plugin"].map { $0.isNull } ?? true ? nil : try text(p, "plugin")
+    guard let order = PluginOrder(try text(p, "action"), plugin: plugin) else { throw .invalidParameter("action") }
+    return .plugins(name: try text(p, "name"), order, wait: try flag(p, "wait", default: true))
+  case "SafeMode":
+    try only(p, ["name", "on", "wait"])
+    guard p?["on"] != nil else { throw .invalidParameter("on") }
+    return .safeMode(
+      name: try text(p, "name"), on: try flag(p, "on", default: true), wait: try flag(p, "wait", default: true))
+  case "Repair":
+    try only(p, ["name", "repair", "wait"])
+    let repair = p?["repair"].map { $0.isNull } ?? true ? nil : try text(p, "repair")
+    return .repair(name: try text(p, "name"), repair: repair, wait: try flag(p, "wait", default: true))
   case "Reload":
     try only(p, ["dry_run", "restart"])
     let restart = try flag(p, "restart", default: false)

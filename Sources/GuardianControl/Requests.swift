@@ -11,6 +11,11 @@ package enum ControlRequest: Hashable, Sendable {
   case reset(name: String, wait: Bool)
   /// Zero milliseconds end a hold.
   case hold(name: String, milliseconds: Int64, wait: Bool)
+  case plugins(name: String, PluginOrder, wait: Bool)
+  /// All plugins off, or on, by an operator.
+  case safeMode(name: String, on: Bool, wait: Bool)
+  /// This repair, or all of the service, now.
+  case repair(name: String, repair: String?, wait: Bool)
   /// The service's own reload.
   case reloadService(name: String, wait: Bool)
   /// The configuration, all of it.
@@ -33,7 +38,9 @@ package enum ControlRequest: Hashable, Sendable {
   package var changesSomething: Bool {
     switch self {
     case .list, .plan, .crashes, .crash, .events, .summary, .version, .reload(.dryRun): false
-    case .start, .stop, .restart, .release, .reset, .hold, .reload, .reloadService, .upgrade, .resetGuardian: true
+    case .start, .stop, .restart, .release, .reset, .hold, .reload, .reloadService, .upgrade, .resetGuardian, .plugins,
+      .safeMode, .repair:
+      true
     }
   }
 }

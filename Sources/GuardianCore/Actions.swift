@@ -15,6 +15,8 @@ package enum Action: Hashable, Sendable {
   /// Is the run's main process at work? Answered by `looked`, asked when the startup window is over: a process that is
   /// writing its core dump has died, though nobody has seen its end, and one that is stopped has not proved anything.
   case look(RunID)
+  /// How much processor time has the run used up to now, all its processes together? Answered by `measured`.
+  case measure(RunID)
   /// Probe a check, which takes at most its time-out once it has begun. Answered by `probed`.
   indirect case probe(ProbeRequest)
   /// Nobody waits for the answers to these probes any more: whatever still runs for them is to be ended.
@@ -60,8 +62,9 @@ package struct StartRequest: Hashable, Sendable {
   /// GUARDIAN_MODE: `normal`, `safe`, or `trial`.
   package var mode: String {
     switch kind {
-    case .trial, .pluginRetry: "trial"
-    case .ordinary: disabledPlugins.isEmpty ? "normal" : "safe"
+    case .trial, .pluginRetry, .probe: "trial"
+    case .ordinary:
+      disabledPlugins.isEmpty || disabledPlugins.count < spec.process.plugins.count ? "normal" : "safe"
     }
   }
 }

@@ -12,6 +12,8 @@ package enum ServiceEvent: Hashable, Sendable {
   /// The hook has come to its exec.
   case hookStarted(RunID, pid: Int32, startTicks: UInt64)
   case looked(RunID, Liveness)
+  /// Since its start; nil: that cannot be told here.
+  case measured(RunID, cpu: Duration?)
   /// What the evidence of this run's death says.
   case examined(RunID, Finding)
 
@@ -62,6 +64,9 @@ package enum ServiceEvent: Hashable, Sendable {
   /// The plugin directory was looked at: before each start, and when it is watched and has changed. All that its entries
   /// are, those of the definition's list left out.
   case pluginsFound(PluginDirectory, [PluginSpec])
+  /// The files of plugins that are off were looked at: before each start, when they are to be watched, and when one has
+  /// changed.
+  case pluginsSeen([FileSight])
   /// The clocks stood still or guardian was not run for so long; nobody is to blame.
   case resumed(slept: Duration)
 
@@ -87,6 +92,11 @@ package struct Command: Hashable, Sendable {
   package enum Verb: Hashable, Sendable {
     case start, restart, release, reset, reload
     case stop(untilBoot: Bool)
+    case plugins(PluginOrder)
+    /// All plugins off, or on, by an operator.
+    case safeMode(Bool)
+    /// This repair, or all of them, now.
+    case repair(String?)
     /// Zero ends a hold.
     case hold(Duration)
 
@@ -99,6 +109,9 @@ package struct Command: Hashable, Sendable {
       case .reload: "reload"
       case .stop: "stop"
       case .hold: "hold"
+      case .plugins(let order): "plugins " + order.name + (order.plugin.map { " " + $0 } ?? "")
+      case .safeMode(let on): on ? "safe-mode on" : "safe-mode off"
+      case .repair(let name): "repair" + (name.map { " " + $0 } ?? "")
       }
     }
   }

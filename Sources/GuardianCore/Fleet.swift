@@ -110,6 +110,10 @@ package struct Fleet: Sendable {
   }
   package private(set) var observing = false
 
+  /// Of the host's time zone from UTC, in seconds: windows like `plugins.when` are in local time. A deadline that is on its
+  /// way when it changes is looked at anew when it comes.
+  package var utcOffset = 0
+
   /// Nil: the name is free again.
   private mutating func number(_ name: ServiceName, _ index: Int?) {
     var low = 0, high = inOrder.count
@@ -204,6 +208,7 @@ package struct Fleet: Sendable {
     var turn = Turn(now: now, random: random)
     turn.allowance = governor.allowance(now: now.monotonic)
     turn.frozen = causes.isFrozen(now.boot)
+    turn.utcOffset = utcOffset
     turn.noticesLeft = noticeBudget.left(now: now.boot)
     return turn
   }
@@ -310,7 +315,7 @@ package struct Fleet: Sendable {
       switch command.verb {
       case .stop: dismissDependents(of: id.index, now: now)
       case .start, .restart, .release: pullUp(for: id.index, by: command.by, now: now)
-      case .reset, .hold, .reload: break
+      case .reset, .hold, .reload, .plugins, .safeMode, .repair: break
       }
     }
     guard let request, let machine = machine(id.index) else {

@@ -113,7 +113,7 @@ private struct Forecast {
     // As the last time: the next death looks the same.
     case .examine(let report): pending.append(.examined(report.end.run, finding))
     case .forget: over = true
-    case .signal, .signalSet, .signalHook, .notify, .watch, .enter, .reload, .probe, .endProbes: break
+    case .measure, .signal, .signalSet, .signalHook, .notify, .watch, .enter, .reload, .probe, .endProbes: break
     }
   }
 
@@ -151,7 +151,8 @@ private struct Forecast {
       switch kind {
       case .ordinary: (action, text) = ("start", "start")
       case .trial: (action, text) = ("trial", "trial start")
-      case .pluginRetry: (action, text) = ("plugin-retry", "start with plugins on again")
+      case .pluginRetry: (action, text) = ("plugin-retry", "start with a plugin on again")
+      case .probe: (action, text) = ("probe", "start of the search")
       }
       if !off.isEmpty { text += " without \(off.joined(separator: ", "))" }
     case .strike(let on, let count, let allowed):
@@ -170,13 +171,15 @@ private struct Forecast {
       action = "trial-failed"
       over = true
     case .pluginRetryFailed: action = "plugin-retry-failed"
+    case .searchBegan: action = "search"
+    case .searchEnded: action = "search-ended"
     case .released: action = "release"
     case .holdEnded: action = "hold-ends"
     case .finished: action = "finish"
     case .waiting: action = "wait"
     case .observed: action = "observe"
     case .notCounted: (action, text) = ("death", "dies: " + text)
-    case .ready, .check, .settled, .ended, .waitingFor, .standingDown, .deescalated, .backingOff,
+    case .probing, .probed, .pluginRestart, .pluginsChanged, .searchSuggested, .ready, .check, .settled, .ended, .waitingFor, .standingDown, .deescalated, .backingOff,
       .repairEnded, .beforeStartEnded, .held, .reset, .requested, .stopped, .stuck, .volatile, .resumed, .internalError,
       .commonCause,
       .commonCauseEnded:

@@ -132,7 +132,7 @@ extension ServiceMachine {
     let cause: Cause
     let ordered: Bool
     switch stop.purpose {
-    case .order, .restart:
+    case .order, .restart, .plugins:
       (cause, ordered) = (interrupted && death.status == .unseen ? .host : causeOfOrderedEnd(death), true)
     case .fault(let why): (cause, ordered) = (why, false)
     case .death, .leaving: (cause, ordered) = (GuardianCore.cause(of: death), false)
@@ -157,6 +157,7 @@ extension ServiceMachine {
     // Whoever ordered the start that follows waits for that one, and is not told of this run's end.
     if stop.thenStart { judged.wasReady = true }
     judge(end, of: judged, traced: death.traced, excused: excused, &turn)
+    if stop.thenStart, phase.run == nil, beginOrderedRepairs(&turn) { return }
     if stop.thenStart, phase.run == nil { _ = orderStart(by: "", &turn) }
   }
 
@@ -174,6 +175,8 @@ extension ServiceMachine {
     reason = ""
     save()
     if removed { return forget(&turn) }
+    if beginOrderedRepairs(&turn) { return }
+    if case .plugins = stop.purpose, mayStart { return start(.ordinary, &turn) }
     if case .restart = stop.purpose, record.wanted == .up, !shuttingDown {
       firstStart = true
       return start(record.quarantine == nil ? .ordinary : .trial, byOperator: true, &turn)
@@ -231,7 +234,7 @@ extension ServiceMachine {
       return
     }
     let clean = end.crashClass == .clean
-    let leftAlone = clean ? spec.restart != .always : spec.restart == .never && run.kind != .trial
+    let leftAlone = clean ? spec.restart != .always : spec.restart == .never && run.kind != .trial && run.kind != .probe
     if clean, leftAlone || (spec.kind == .task && !held) { return endedClean(end, run, &turn) }
     if held {
       if leftAlone { return finish(crashed: true, end, &turn) }
@@ -256,7 +259,7 @@ extension ServiceMachine {
     }
     if case .code(let code) = end.status, !clean, spec.fatalExit.contains(code) {
       // Without its plugins it has been well: that is where it goes back to.
-      if run.kind == .pluginRetry { return died(early: end, run, &turn) }
+      if run.kind == .pluginRetry || run.kind == .probe { return died(early: end, run, &turn) }
       return quarantineOrTrialFailed(run, "exit \(code) is listed in fatal-exit", &turn)
     }
     if clean { return endedClean(end, run, &turn) }
@@ -264,6 +267,10 @@ extension ServiceMachine {
     if end.cause == .unknown, spec.kind == .task, run.kind == .ordinary {
       reason = "its end was not seen, so it runs again"
       return pause(spec.backoff.first, then: .start, &turn)
+    }
+    if end.cause == .unknown, run.kind == .probe {
+      reason = "its end was not seen, so it is no observation"
+      return pauseForSearch(&turn)
     }
     if end.cause == .killed || (run.settled && run.kind == .ordinary) { return lateDeath(end, run, &turn) }
     died(early: end, run, &turn)
@@ -273,9 +280,17 @@ extension ServiceMachine {
   private mutating func died(early end: End, _ run: Run, detail: String = "", _ turn: inout Turn) {
     if triesWhatChanged(&turn) { return }
     switch run.kind {
-    case .ordinary: strike(end, detail: detail, &turn)
+    case .ordinary:
+      // What a search has left on has not been proved.
+      if record.step == .safeMode, record.plugins.search != nil, !tried(in: run).isEmpty {
+        reason = end.description
+        return pauseForSearch(&turn)
+      }
+      rememberFailure(end, turn.now.boot)
+      strike(end, detail: detail, &turn)
+    case .probe: probeDied(end, of: run, &turn)
     case .trial: trialFailed(byOperator: run.byOperator, end.description, &turn)
-    case .pluginRetry: pluginRetryFailed(end, &turn)
+    case .pluginRetry: pluginRetryFailed(end, of: run, &turn)
     }
   }
 
@@ -301,14 +316,11 @@ extension ServiceMachine {
     case (.task, let policy):
       // A task that has ended well is as good as a settled run.
       if run.kind == .trial { leaveQuarantine(&turn) }
-      if run.kind == .pluginRetry {
-        record.plugins = PluginToggle()
-        note(.pluginsOn(names: spec.process.plugins.map(\.name)), &turn)
-      }
+      if run.kind == .pluginRetry { pluginRetryPassed(run, &turn) }
       record.strikes = 0
       record.triesOnStep = 0
       record.repairRounds = 0
-      if !record.plugins.off, record.step > .restart {
+      if !isDegraded(run), record.step > .restart {
         record.step = .restart
         record.trialDelay = nil
       }
@@ -414,6 +426,7 @@ extension ServiceMachine {
       record.trialDelay.map { min($0 * 2, spec.quarantine.max) } ?? first
     }
     record.step = .quarantine
+    record.plugins.endSearch()
     record.strikes = 0
     record.triesOnStep = 0
     record.trialDelay = delay
@@ -454,18 +467,5 @@ extension ServiceMachine {
     reason = (record.quarantine?.reason ?? why) + "; the last trial: \(why)"
     save()
     note(.trialFailed(nextIn: delay), &turn)
-  }
-
-  /// No strike: the plugins are off again, for twice as long.
-  private mutating func pluginRetryFailed(_ end: End, _ turn: inout Turn) {
-    // A longer `retry-after` is its own cap: a failed retry never brings the next one nearer.
-    let cap = max(Self.retryCap, spec.plugins.retryAfter)
-    let time = min((record.plugins.timeToLive ?? spec.plugins.retryAfter) * 2, cap)
-    record.plugins.timeToLive = time
-    record.plugins.offUntil = turn.now.boot + time
-    reason = "plugins tried again and off again: \(end.description)"
-    save()
-    note(.pluginRetryFailed(nextIn: time), &turn)
-    pause(spec.backoff.delay(beforeTry: 1, share: turn.random.share()), then: .start, &turn)
   }
 }

@@ -9,6 +9,8 @@ package struct Examination: Hashable, Sendable {
   package let until: Instant
   /// The death was a strike.
   package internal(set) var struck = false
+  /// It was one with everything on.
+  var opensIncident = false
 }
 
 extension ServiceMachine {
@@ -24,12 +26,15 @@ extension ServiceMachine {
       .examine(
         CrashReport(
           service: spec.name, end: end, kind: run.kind, wasReady: run.wasReady, settled: run.settled,
-          disabledPlugins: run.pluginsOff ? spec.process.plugins.map(\.name) : [], step: record.step)))
+          disabledPlugins: run.disabled, step: record.step)))
   }
 
   /// When the end of a delay is acted on. Repairs are chosen by what the evidence says, and are told of it.
   func actsAt(_ until: Instant, _ next: Next) -> Instant {
-    guard next == .act, record.step == .repair, !observing, let examination else { return until }
+    guard let examination else { return until }
+    // So is what a search comes to think of it.
+    if next == .start, searchAwaits(examination.run) { return max(until, examination.until) }
+    guard next == .act, record.step == .repair, !observing else { return until }
     return max(until, examination.until)
   }
 
@@ -43,6 +48,12 @@ extension ServiceMachine {
       record.lastEnd?.crashClass = finer
       save()
     }
+    if examination.opensIncident {
+      record.plugins.incident?.signature = finding.signature
+      if !finding.plugins.isEmpty { record.plugins.incident?.hints = Array(finding.plugins.prefix(ToggleSet.capacity)) }
+      save()
+    }
+    if searchAwaits(run) { countDeath(finding.signature, &turn) }
     if examination.struck, let signature = finding.signature, signature.strong {
       record.strikeSignature = signature.value
       save()

@@ -19,6 +19,12 @@ extension ServiceMachine {
   package mutating func order(_ command: Command, _ turn: inout Turn) -> Expectation {
     let before = phase.name
     note(.requested(verb: command.verb.name, by: command.by), &turn)
+    switch command.verb {
+    case .stop, .restart: interruptSearch(&turn)
+    case .hold(let time): if time > .zero { interruptSearch(&turn) }
+    case .repair: interruptSearch(&turn)
+    case .start, .release, .reset, .reload, .plugins, .safeMode: break
+    }
     let expectation: Expectation =
       switch command.verb {
       case .start: orderStart(by: command.by, &turn)
@@ -28,6 +34,9 @@ extension ServiceMachine {
       case .reset: orderReset(by: command.by, &turn)
       case .reload: orderReload(&turn)
       case .hold(let time): orderHold(time, by: command.by, &turn)
+      case .plugins(let order): orderPlugins(order, &turn)
+      case .safeMode(let on): orderSafeMode(on, &turn)
+      case .repair(let name): orderRepair(name, &turn)
       }
     finish(turn: &turn, phaseBefore: before)
     return expectation
@@ -76,7 +85,7 @@ extension ServiceMachine {
       turn.milestones.append(.overtaken)
       switch stop.purpose {
       case .order: stop.purpose = .restart
-      case .restart: break
+      case .restart, .plugins: break
       case .fault, .death, .leaving: stop.thenStart = true
       }
       phase = .stopping(run, stop)
@@ -134,6 +143,7 @@ extension ServiceMachine {
     note(.reset(by: by), &turn)
     if record.quarantine != nil { return release(why: "by \(by)", &turn) }
     let reasonBefore = reason
+    record.plugins.forgive()
     freshLadder()
     reason = reasonBefore
     return .accepted(note: "")
@@ -141,6 +151,7 @@ extension ServiceMachine {
 
   /// Out of quarantine with a fresh ladder, and started where it is wanted.
   private mutating func release(why: String, _ turn: inout Turn) -> Expectation {
+    record.plugins.forgive()
     freshLadder()
     note(.released(why: why), &turn)
     switch phase {
@@ -212,6 +223,7 @@ extension ServiceMachine {
       if run.watchdogAt != nil { run.watchdogAt = now + run.watchdog }
       phase = .running(run)
       checksHeldNoLonger()
+      tendPlugins(&turn)
     case .repairing(var repair):
       if repair.outcome == .rest { repair.outcome = .start }
       phase = .repairing(repair)
@@ -224,11 +236,12 @@ extension ServiceMachine {
 
   /// Stops whatever is going on, because it is no longer wanted, no longer defined, or guardian goes down.
   mutating func takeDown(_ turn: inout Turn) {
+    orderedRepairs = []
     goOnAfterInterruption(&turn)
     switch phase {
     case .starting(let run), .running(let run): stopRun(run, .order, &turn)
     case .stopping(let run, var stop):
-      if case .restart = stop.purpose { stop.purpose = .order }
+      if stop.purpose == .restart || stop.purpose == .plugins { stop.purpose = .order }
       stop.thenStart = false
       phase = .stopping(run, stop)
     case .repairing(let repair): abortRepair(repair, &turn)
@@ -333,6 +346,11 @@ extension ServiceMachine {
       }
       save()
     }
+    if spec.plugins.search == .off, before.plugins.search != .off, let search = record.plugins.search {
+      interruptSearch(&turn)
+      foundNothing(.abandoned, record.plugins.search ?? search, &turn)
+    }
+    if before.plugins != spec.plugins { tendPlugins(&turn) }
     if spec.watchdog == .zero, case .running(var run) = phase {
       run.watchdogAt = nil
       phase = .running(run)
@@ -370,6 +388,7 @@ extension ServiceMachine {
       executable = identity
       return
     }
+    programChanged(turn.now.boot)
     switch phase {
     case .starting, .running, .stopping:
       executableReplaced = true  // the next start has it, and the end of this run is not held against it

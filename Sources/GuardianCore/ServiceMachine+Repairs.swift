@@ -93,7 +93,7 @@ extension ServiceMachine {
     case .start, .startFresh:
       if mayStart || (repair.byOperator && isWanted) {
         guard repair.outcome == .start, let kind = repair.beforeStart else {
-          return start(.ordinary, byOperator: repair.byOperator, &turn)
+          return start(record.quarantine == nil ? .ordinary : .trial, byOperator: repair.byOperator, &turn)
         }
         record.beforeStartFailures = 0
         reason = ""

@@ -71,12 +71,14 @@ extension ServiceMachine {
   }
 
   private static func live(_ run: Run) -> LiveRun {
-    var live = LiveRun(id: run.id, kind: run.kind, pluginsOff: run.pluginsOff)
+    var live = LiveRun(id: run.id, kind: run.kind, pluginsOff: !run.disabled.isEmpty)
+    live.disabled = run.disabled
     live.process = run.pid.map { ProcessIdentity(pid: $0, startTicks: run.startTicks) }
     live.startedAt = run.startedAt
     live.readyBy = run.readyBy
     live.wasReady = run.wasReady
     live.settlesAt = run.settlesAt
+    live.readyAt = run.readyAt
     live.settled = run.settled
     live.watchdog = run.watchdog
     live.clearsAt = run.clearsAt
@@ -95,6 +97,7 @@ extension ServiceMachine {
       case .fault(let cause): .fault(cause.name)
       case .death: .death
       case .leaving: .leaving
+      case .plugins: .plugins
       }
     var live = LiveStop(
       purpose: purpose, killAt: stop.killAt, killed: stop.killedAt != nil, death: stop.death, thenStart: stop.thenStart)
@@ -200,6 +203,7 @@ extension ServiceMachine {
     if record.quarantine != nil, case .exec(let failure)? = record.lastEnd?.cause, failure.missing {
       missing = failure.target
     }
+    takeUpPlugins()
     takeUp(sameBoot: sameBoot, &turn)
     if record.processHash != 0, record.processHash != spec.process.fingerprint { definitionChangedMeanwhile(&turn) }
     if !sameBoot { countHostLoss(ticketWasOpen: stored.record.openRun != nil, &turn) }
@@ -231,7 +235,7 @@ extension ServiceMachine {
       phase = mayGoOn ? .backingOff(until: until, then: acts ? .act : .start) : idle
     case .living(let live):
       guard !sameBoot else {
-        let run = Self.run(live)
+        let run = run(live)
         phase = live.wasReady ? .running(run) : .starting(run)
         takeUpReload(live)
         departure = live.leaves.map { $0 == .restart ? .restart : .stop }
@@ -239,7 +243,7 @@ extension ServiceMachine {
       }
       wentDownWithTheHost(live, &turn)
     case .stopping(let live, let left):
-      var run = Self.run(live)
+      var run = run(live)
       var stop = Self.stop(left, now: turn.now)
       if sameBoot {
         phase = .stopping(run, stop)
@@ -248,7 +252,7 @@ extension ServiceMachine {
       switch stop.purpose {
       case .fault where stop.death == nil, .death where stop.death == nil, .leaving where stop.death == nil:
         return wentDownWithTheHost(live, &turn)
-      case .fault, .death, .leaving, .order, .restart: break
+      case .fault, .death, .leaving, .order, .restart, .plugins: break
       }
       // The end was seen and has not been judged, or was asked for.
       run.stage = .up
@@ -309,14 +313,17 @@ extension ServiceMachine {
     phase = .repairing(left)
   }
 
-  private static func run(_ live: LiveRun) -> Run {
-    var run = Run(id: live.id, kind: live.kind, pluginsOff: live.pluginsOff, stage: .adopting)
+  private func run(_ live: LiveRun) -> Run {
+    let all = live.pluginsOff && live.disabled.isEmpty
+    var run = Run(
+      id: live.id, kind: live.kind, disabled: all ? spec.process.plugins.map(\.name) : live.disabled, stage: .adopting)
     run.pid = live.process?.pid
     run.startTicks = live.process?.startTicks ?? 0
     run.startedAt = live.startedAt
     run.readyBy = live.readyBy
     run.wasReady = live.wasReady
     run.settlesAt = live.settlesAt
+    run.readyAt = live.readyAt
     run.settled = live.settled
     run.watchdog = live.watchdog
     run.clearsAt = live.clearsAt
@@ -338,6 +345,7 @@ extension ServiceMachine {
       case .fault: .fault(.unknown)
       case .death: .death
       case .leaving: .leaving
+      case .plugins: .plugins
       }
     var stop = Stop(purpose: purpose, killAt: live.killAt)
     stop.killedAt = live.killed ? now.monotonic : nil
@@ -396,8 +404,12 @@ extension ServiceMachine {
     if case .living(let run) = record.situation, record.lastEnd?.run != run.id { wentDownWithTheHost(run, &turn) }
     if case .stopping(let run, _) = record.situation, record.lastEnd?.run != run.id { wentDownWithTheHost(run, &turn) }
     interrupted = false
+    if let search = record.plugins.search {
+      // With nothing on it was well: that is where it goes back to.
+      return foundNothing(.abandoned, search, &turn)
+    }
     let from = record.step
-    let toSafeMode = from < .safeMode && spec.hasSomethingToDo(on: .safeMode) && !record.plugins.off
+    let toSafeMode = from < .safeMode && spec.hasSomethingToDo(on: .safeMode) && hasPluginToSwitchOff
     if observing { return note(.observed(would: toSafeMode ? .safeMode : .quarantine), &turn) }
     guard toSafeMode else { return quarantine(why, &turn) }
     record.step = .safeMode
@@ -440,8 +452,7 @@ extension ServiceMachine {
     case .starting(let run), .running(let run), .stopping(let run, _):
       guard run.stage == .adopting else { return [] }
       let request = StartRequest(
-        run: run.id, kind: run.kind, disabledPlugins: run.pluginsOff ? spec.process.plugins : [],
-        definition: definition)
+        run: run.id, kind: run.kind, disabledPlugins: plugins(named: run.disabled), definition: definition)
       var adoptee = Adoptee(
         run: run.id, process: run.pid.map { ProcessIdentity(pid: $0, startTicks: run.startTicks) },
         work: .main(request))
@@ -558,7 +569,7 @@ extension ServiceMachine {
   mutating func concludeNotBegun(_ run: Run, _ stop: Stop, _ turn: inout Turn) {
     record.openRun = nil
     switch stop.purpose {
-    case .order, .restart: return concludeStop(run, stop, &turn)
+    case .order, .restart, .plugins: return concludeStop(run, stop, &turn)
     case .fault, .death, .leaving: break
     }
     if record.restarts > 0 { record.restarts -= 1 } else { firstStart = true }

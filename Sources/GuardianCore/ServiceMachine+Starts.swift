@@ -33,17 +33,10 @@ extension ServiceMachine {
       case .restart, .quarantine: start(.ordinary, &turn)
       case .repair: beginRepair(byOperator: byOperator, &turn)
       case .safeMode:
-        if !record.plugins.off { switchPluginsOff(&turn) }
+        switchPluginsOff(&turn)
         start(.ordinary, &turn)
       }
     }
-  }
-
-  mutating func switchPluginsOff(_ turn: inout Turn) {
-    let time = record.plugins.timeToLive ?? spec.plugins.retryAfter
-    record.plugins.offUntil = turn.now.boot + time
-    save()
-    note(.pluginsOff(names: spec.process.plugins.map(\.name), retryIn: time), &turn)
   }
 
   /// Decides a start. Durable before exec, unless `atOnce`: then saved alongside.
@@ -67,26 +60,12 @@ extension ServiceMachine {
     var kind = adoptProcess(&turn) ? .ordinary : wish
     takeUpFoundPlugins()
     if !prepared, !spec.process.beforeStart.isEmpty { return prepare(kind, byOperator: byOperator, &turn) }
-    var off = record.plugins.off
-    switch kind {
-    case .ordinary:
-      // However the start came about: on this step it is one without plugins.
-      if record.step == .safeMode, !off, !observing, spec.hasSomethingToDo(on: .safeMode) {
-        switchPluginsOff(&turn)
-        off = true
-      }
-      if let due = record.plugins.offUntil, turn.now.boot >= due {
-        kind = .pluginRetry
-        off = false
-      }
-    case .trial: off = off || (spec.hasSomethingToDo(on: .safeMode) && !observing)
-    case .pluginRetry: off = false
-    }
+    let disabled = disabledPlugins(&kind, &turn)
     if firstStart { record.restarts = 0 } else { record.restarts += 1 }
     firstStart = false
     missing = nil
     startedWith = definition
-    var run = Run(id: id ?? turn.random.runID(), kind: kind, pluginsOff: off, stage: .spawning)
+    var run = Run(id: id ?? turn.random.runID(), kind: kind, disabled: disabled, stage: .spawning)
     run.successor = turn.random.runID()
     run.byOperator = byOperator
     run.isThere = isThere
@@ -105,8 +84,7 @@ extension ServiceMachine {
     turn.actions.append(
       .spawn(
         StartRequest(
-          run: run.id, kind: run.kind, disabledPlugins: run.pluginsOff ? spec.process.plugins : [],
-          definition: definition)))
+          run: run.id, kind: run.kind, disabledPlugins: plugins(named: run.disabled), definition: definition)))
   }
 
   /// A changed definition takes effect, with a fresh ladder. False where there is none.
@@ -118,6 +96,7 @@ extension ServiceMachine {
     executableReplaced = false
     fileReplaced = nil
     appearanceTried = false
+    takeUpPlugins()
     freshLadder()
     note(.released(why: "its definition changed"), &turn)
     return true
@@ -127,10 +106,10 @@ extension ServiceMachine {
   mutating func freshLadder() {
     switch phase {
     case .starting(var run):
-      run.kind = .ordinary
+      makeOrdinary(&run)
       phase = .starting(run)
     case .running(var run):
-      run.kind = .ordinary
+      makeOrdinary(&run)
       run.clearsAt = nil
       run.deescalatesAt = nil
       phase = .running(run)
@@ -149,7 +128,7 @@ extension ServiceMachine {
     record.repairRounds = 0
     record.beforeStartFailures = 0
     record.lateDeaths = []
-    record.plugins = PluginToggle()
+    record.plugins.giveAnotherChance()
     record.quarantine = nil
     record.trialDelay = nil
     record.hostLosses = 0
@@ -169,7 +148,7 @@ extension ServiceMachine {
       waitedBefore = nil
       note(
         .started(
-          run: id, pid: pid, kind: run.kind, disabledPlugins: run.pluginsOff ? spec.process.plugins.map(\.name) : []),
+          run: id, pid: pid, kind: run.kind, disabledPlugins: run.disabled),
         &turn)
       if let executable {
         // Looked at before each start: a new program deserves a new ladder, though this start was decided before.
@@ -178,6 +157,7 @@ extension ServiceMachine {
           run.kind = .ordinary
           note(.released(why: "the executable changed"), &turn)
         }
+        if let before = self.executable, before != executable { programChanged(turn.now.boot) }
         self.executable = executable
       }
       executableReplaced = false
@@ -245,7 +225,8 @@ extension ServiceMachine {
     guard case .starting(var run) = phase, run.id == id, run.stage == .up else { return }
     run.readyBy = nil
     run.wasReady = true
-    run.settlesAt = turn.now.monotonic + spec.startupWindow
+    run.readyAt = turn.now.monotonic
+    run.settlesAt = turn.now.monotonic + window(of: run)
     run.lookAgainAt = nil
     run.beingLookedAt = false
     if run.watchdog > .zero { run.watchdogAt = turn.now.monotonic + run.watchdog }
@@ -297,6 +278,7 @@ extension ServiceMachine {
 
   /// Ready, and the startup window is over: what was held against the service is forgotten, in part.
   mutating func settle(_ settling: Run, _ turn: inout Turn) {
+    if settling.kind == .probe, probePassed(settling, &turn) { return }
     var run = settling
     let now = turn.now
     // The strike that led to a step is not counted on it, but the try that followed is.
@@ -310,12 +292,12 @@ extension ServiceMachine {
     record.hostLosses = 0
     record.repairRounds = 0
     switch run.kind {
-    case .ordinary: break
+    case .ordinary: rememberSuccess()
+    case .probe: break
     case .trial: leaveQuarantine(&turn)
     case .pluginRetry:
-      record.plugins = PluginToggle()
-      note(.pluginsOn(names: spec.process.plugins.map(\.name)), &turn)
-      if record.step > .restart, !observing { stepDown(&turn) }
+      pluginRetryPassed(run, &turn)
+      if record.step == .safeMode, !observing { stepDown(&turn) }
     }
     run.kind = .ordinary
     pruneLateDeaths(now.monotonic)
@@ -328,13 +310,14 @@ extension ServiceMachine {
     phase = .running(run)
     reason = ""
     save()
-    note(.settled(run: run.id, degraded: run.pluginsOff), &turn)
+    note(.settled(run: run.id, degraded: isDegraded(run)), &turn)
     if recovered { notify(.onRecovery, about: 0, reason: "settled", &turn) }
+    tendPlugins(&turn)
   }
 
   func canStepDown(_ run: Run) -> Bool {
     // Leaving safe mode needs a start with plugins, and so happens with a plugin retry.
-    spec.escalation.enabled && record.step > .restart && (observing || !run.pluginsOff)
+    spec.escalation.enabled && record.step > .restart && (observing || record.step != .safeMode || !isDegraded(run))
   }
 
   private mutating func clearStrikes() {
@@ -379,7 +362,7 @@ extension ServiceMachine {
     record.step = spec.step(below: .quarantine)
     record.strikes = 0
     record.triesOnStep = 0
-    if record.step == .safeMode, !record.plugins.off, !observing { switchPluginsOff(&turn) }
+    if record.step == .safeMode, !observing { switchPluginsOff(&turn) }
     if record.step == .restart { record.trialDelay = nil }
     save()
     note(.released(why: "the trial settled; now on step \(record.step.rawValue)"), &turn)
@@ -422,6 +405,6 @@ extension ServiceMachine {
     HookContext(
       service: spec.name, step: record.step, attempt: record.repairRounds, strikes: record.strikes,
       strikesAllowed: spec.strikesAllowed(on: record.step),
-      disabledPlugins: record.plugins.off ? spec.process.plugins.map(\.name) : [], end: record.lastEnd, reason: reason)
+      disabledPlugins: pluginsOffByRecord, end: record.lastEnd, reason: reason)
   }
 }

@@ -12,7 +12,7 @@ extension ServiceMachine {
   /// Settled or not, without its plugins by the ladder's decision.
   package var degraded: Bool {
     switch phase {
-    case .running(let run), .starting(let run): run.pluginsOff
+    case .running(let run), .starting(let run): isDegraded(run)
     case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined: false
     }
   }
@@ -53,6 +53,7 @@ extension ServiceMachine {
       status.after = spec.after.map(\.text)
       status.groups = spec.groups.map(\.text)
       status.checks = checkStatuses
+      status.plugins = pluginStatuses(now)
     }
     status.wanted = record.wanted
     status.stoppedBy = record.stoppedBy
@@ -71,10 +72,14 @@ extension ServiceMachine {
     status.strikes = record.strikes
     status.strikesAllowed = spec.strikesAllowed(on: record.step)
     status.held = held
-    if isWithoutPlugins { status.disabledPlugins = spec.process.plugins.map(\.name) }
+    status.disabledPlugins = phase.run?.disabled ?? pluginsOffByRecord
     status.next = nextAction(now)
     status.lastEnd = record.lastEnd.map(Self.lastEnd)
     status.reason = reason.isEmpty && isPreparing ? "before-start is running" : reason
+    if let search = record.plugins.search, reason.isEmpty {
+      status.reason =
+        "searching for the plugin that is to blame, after \(search.observations.count) probes"
+    }
     if let reload, reason.isEmpty { status.reason = reload.ordered ? "reloading" : "reloading by itself" }
     let line = lineReason
     if !line.isEmpty { status.reason = line + (reason.isEmpty ? "" : "; " + reason) }
@@ -99,8 +104,6 @@ extension ServiceMachine {
   private var runHasEnded: Bool {
     if case .stopping(_, let stop) = phase { stop.death != nil } else { false }
   }
-
-  private var isWithoutPlugins: Bool { phase.run?.pluginsOff ?? record.plugins.off }
 
   static func lastEnd(_ end: End) -> ServiceStatus.LastEnd {
     var last = ServiceStatus.LastEnd(
@@ -144,7 +147,7 @@ extension ServiceMachine {
       if let due = run.settlesAt { return at(due, "settle") }
       if record.strikes > 0, let due = run.clearsAt { return at(due, "clear-strikes") }
       if let due = run.deescalatesAt { return at(due, "step-down") }
-      return run.pluginsOff ? at(record.plugins.offUntil, "plugins-due") : nil
+      return isDegraded(run) ? at(nextPluginDue, "plugins-due") : nil
     case .repairing(let repair):
       let what = repair.beforeStart == nil ? "repair" : "before-start"
       switch repair.hook?.stage {
@@ -183,14 +186,14 @@ extension ServiceMachine {
       }
       if record.step > .restart {
         ways.append(
-          record.plugins.off
+          record.step == .safeMode && record.plugins.off
             ? "a start with plugins that settles leaves safe mode"
             : "\(spec.escalation.deescalateAfter.description) of settled running goes down one step")
       }
       ways.append("`guardianctl reset \(name)` clears all")
       return ways.joined(separator: "; ")
     }
-    if let run = phase.run, run.pluginsOff {
+    if let run = phase.run, isDegraded(run) {
       return record.plugins.off
         ? "a start with plugins that settles" : "its next start has the plugins on: `guardianctl restart \(name)`"
     }

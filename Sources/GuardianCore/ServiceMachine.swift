@@ -116,6 +116,10 @@ package struct ServiceMachine: Hashable, Sendable {
   package internal(set) var health: Health?
   /// The evidence of the last death is being gathered.
   package internal(set) var examination: Examination?
+  /// Plugins that a switch of the host turns off, by name. Not kept: whoever reads the switches says so anew.
+  package internal(set) var overrides: [String] = []
+  /// Repairs that an operator wants as soon as nothing of the run is left. Not kept.
+  var orderedRepairs: [String] = []
   var notices = NoticeLog()
   /// The number of the last probe.
   var lastProbe: UInt64 = 0
@@ -165,7 +169,8 @@ package struct ServiceMachine: Hashable, Sendable {
   package struct Run: Hashable, Sendable {
     package let id: RunID
     package var kind: RunKind
-    package let pluginsOff: Bool
+    /// The plugins that are off for it, by name, in the order of the definition.
+    package var disabled: [String]
     package var stage: Stage
     package var pid: Int32?
     var startTicks: UInt64 = 0
@@ -177,7 +182,13 @@ package struct ServiceMachine: Hashable, Sendable {
     package var wasReady = false
     /// The startup window is over then; nil before ready, once settled, and where it will not settle any more.
     package var settlesAt: Instant?
+    /// Since when it has been ready.
+    var readyAt: Instant?
     package var settled = false
+    /// Its plugins are to be looked at again then: one is due, or a search may begin.
+    package var pluginsAt: Instant?
+    /// What it had used of the processor when it was measured last, for `plugins.when: idle`.
+    var load: Load?
     var beingLookedAt = false
     /// The window is over and a look did not settle it: the next look.
     var lookAgainAt: Instant?
@@ -198,6 +209,9 @@ package struct ServiceMachine: Hashable, Sendable {
     /// It had come about before it was decided.
     var isThere = false
 
+    struct Load: Hashable, Sendable {
+      var at: Instant, cpu: Duration
+    }
     package enum Stage: Hashable, Sendable {
       /// Decided, waiting for the record to be durable.
       case saving(Ticket)
@@ -220,6 +234,8 @@ package struct ServiceMachine: Hashable, Sendable {
       case death
       /// It has said that it is stopping. Its end is a death like any other.
       case leaving
+      /// It makes room for a start with other plugins.
+      case plugins
     }
     package var purpose: Purpose
     /// The next step of the sequence is due then, KILL after the last, and again every five seconds until nothing is left.
@@ -289,7 +305,6 @@ package struct ServiceMachine: Hashable, Sendable {
   static let killAgain = Duration.seconds(5)
   /// From TERM to KILL of a hook's own group.
   static let hookPatience = Duration.seconds(5)
-  static let retryCap = Duration.day * 14
 }
 
 /// What a turn brings along and takes away.
@@ -312,6 +327,10 @@ package struct Turn {
   var noticesTold = 0
   /// A common cause is going on: nothing is a strike, and nothing moves up.
   var frozen = false
+  /// Of the host's time zone from UTC, in seconds.
+  var utcOffset = 0
+  /// The service has next to nothing to do.
+  var isIdle = false
   /// It has settled, or was found settled; it has had what would be a strike.
   var settled = false, beganToLoop = false
   package init(now: Now, random: Randomness) {
@@ -354,6 +373,7 @@ extension ServiceMachine {
       if !reloadHookStarted(hook, process) { hookStarted(hook, process) }
     case .looked(let run, let liveness): looked(run, liveness, &turn)
     case .examined(let run, let finding): examined(run, finding, &turn)
+    case .measured(let run, let cpu): measured(run, cpu, &turn)
     // With `ready: check` the service's own word is not enough.
     case .ready(let run):
       if spec.ready != .check { becameReady(run, &turn) }
@@ -391,6 +411,7 @@ extension ServiceMachine {
     case .executableSeen(let identity): executableSeen(identity, &turn)
     case .filesSeen(let sights): filesSeen(sights, &turn)
     case .pluginsFound(let directory, let found): pluginsFound(in: directory, found)
+    case .pluginsSeen(let sights): pluginsSeen(sights, &turn)
     case .resumed(let slept): resumed(slept, &turn)
     case .begin: begin(&turn)
     case .shutdown:
@@ -431,7 +452,7 @@ extension ServiceMachine {
     }
     let watch = pathToWatch
     // A declared file matters only where there is something to be released from.
-    let files = watch == nil ? [] : spec.declaredFiles
+    let files = watch == nil ? [] : spec.declaredFiles + pluginFiles
     if watch != watched || files != watchedFiles {
       watched = watch
       watchedFiles = files
@@ -481,7 +502,7 @@ extension ServiceMachine {
     guard !removed, !shuttingDown else { return nil }
     if let missing { return missing }
     if case .quarantined = phase { return spec.process.command.first }
-    return record.step > .restart && !observing ? spec.process.command.first : nil
+    return (record.step > .restart || record.plugins.off) && !observing ? spec.process.command.first : nil
   }
 
   private mutating func saved(_ ticket: Ticket, _ turn: inout Turn) {
@@ -560,6 +581,7 @@ extension ServiceMachine {
       if let due = run.readyBy { run.readyBy = due + slept }
       phase = .starting(run)
     case .running(var run):
+      run.readyAt = run.readyAt.map { $0 + slept }
       if run.watchdogAt != nil { run.watchdogAt = now + run.watchdog }
       if let due = run.lookAgainAt {
         run.lookAgainAt = due + slept
@@ -645,6 +667,7 @@ extension ServiceMachine {
       if !settlingIsPutOff { consider(run.lookAgainAt ?? run.settlesAt) }
       consider(run.clearsAt)
       consider(run.deescalatesAt)
+      if !held { consider(run.pluginsAt) }
       consider(reloadDeadline)
       if !held { consider(run.watchdogAt) }
     case .repairing(let repair):
@@ -703,6 +726,7 @@ extension ServiceMachine {
       } else {
         if due(run.clearsAt) { clearLate(&turn) }
         if due(run.deescalatesAt) { deescalate(&turn) }
+        if !held, due(run.pluginsAt) { tendPlugins(&turn) }
       }
     case .repairing(let repair): hookDeadlinePassed(repair, &turn)
     case .quarantined:

@@ -315,6 +315,18 @@ package final class ControlGroups {
     package var frozen: Bool
   }
 
+  /// What all its processes have used of the processor, those that are gone included; nil where that is not told.
+  /// Source: cgroups(7), cpu.stat.
+  package func cpuTime(_ name: String) -> Duration? {
+    guard let text = read(name + "/cpu.stat") else { return nil }
+    for line in text.split(separator: UInt8(ascii: "\n")) {
+      let words = line.split(separator: UInt8(ascii: " "))
+      guard words.count == 2, words[0].elementsEqual("usage_usec".utf8) else { continue }
+      return Int64(String(decoding: words[1], as: UTF8.self)).map { .microseconds($0) }
+    }
+    return nil
+  }
+
   /// Nil where there is no such group.
   package func state(_ name: String) -> State? { read(name + "/cgroup.events").map { Self.state(in: $0) } }
 

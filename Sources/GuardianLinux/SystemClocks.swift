@@ -21,6 +21,14 @@ package enum SystemClocks {
     return "\(two(parts.tm_hour)):\(two(parts.tm_min)):\(two(parts.tm_sec))"
   }
 
+  /// How far the local time at `wall` is ahead of UTC, in seconds.
+  package static func utcOffset(at wall: WallTime) -> Int {
+    var seconds = time_t(wall.nanoseconds / 1_000_000_000)
+    var parts = tm()
+    localtime_r(&seconds, &parts)
+    return parts.tm_gmtoff
+  }
+
   private static func read(_ clock: clockid_t) -> Int64 {
     var time = timespec()
     clock_gettime(clock, &time)

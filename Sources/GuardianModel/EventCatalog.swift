@@ -50,6 +50,13 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
   case pluginsOff = "plugins-off"
   case pluginsOn = "plugins-on"
   case pluginRetryFailed = "plugin-retry-failed"
+  case searchBegan = "search-began"
+  case searchSuggested = "search-suggested"
+  case probing
+  case probed
+  case pluginRestart = "plugin-restart"
+  case pluginsChanged = "plugins-changed"
+  case searchEnded = "search-ended"
   case released
   case held
   case holdEnded = "hold-ended"
@@ -98,6 +105,13 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .pluginsOff: "f336bac6f24d46cc91ad491c96b7aea5"
     case .pluginsOn: "3d57f73e6bd64701a739b3343b9bd91e"
     case .pluginRetryFailed: "5164c922331c4e01830ae0103fba8a78"
+    case .searchBegan: "5e8629e3809a4ef7a36630ca24673857"
+    case .searchSuggested: "fdfd97b472924451a617b477b314fb10"
+    case .probing: "7f32857120ae41a98a8b5b179069e654"
+    case .probed: "6b3e7e1e746249acaf25c73306ec6e12"
+    case .pluginsChanged: "4bb18f6997ba4f388011b8814a9b7447"
+    case .pluginRestart: "e3d1d43f4fd14f059b3e70ee56414d78"
+    case .searchEnded: "28d935ff6bcc43beae71494ba83e6cec"
     case .released: "f03d94f2577e4698866699c2e9962d4b"
     case .held: "444c14741c5148888c6139f8484d4057"
     case .holdEnded: "26cb5a87cc254fa09d7a22721151c1af"
@@ -148,6 +162,13 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .pluginsOff: "plugins are off"
     case .pluginsOn: "plugins are on again"
     case .pluginRetryFailed: "plugins still crash it"
+    case .searchBegan: "searches for the guilty plugin"
+    case .searchSuggested: "a plugin is guilty"
+    case .probing: "a probe of the search"
+    case .probed: "a probe is over"
+    case .pluginRestart: "restarts with other plugins"
+    case .pluginsChanged: "a plugin that is off has changed"
+    case .searchEnded: "the search for the guilty plugin is over"
     case .released: "released from quarantine"
     case .held: "held"
     case .holdEnded: "no longer held"
@@ -284,6 +305,45 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
       It was started with its plugins again and did not settle. They are off again; the time to the next retry
       doubles.
+      """
+    case .searchBegan:
+      """
+      It is well without its plugins, so one of @GUARDIAN_PLUGINS@ is to blame. It is started with some of them at a
+      time to find out which; such a start that fails is no strike.
+      """
+    case .searchSuggested:
+      """
+      It is well without its plugins, so one of @GUARDIAN_PLUGINS@ is to blame. To have it searched for, with a few
+      restarts:
+
+          guardianctl plugins @GUARDIAN_SERVICE@ search
+      """
+    case .probing:
+      """
+      It is started with some of its plugins to see whether it lives.
+      """
+    case .probed:
+      """
+      What became of a start with some of its plugins; the search goes on from it.
+      """
+    case .pluginsChanged:
+      """
+      What @GUARDIAN_PLUGINS@ is made of is another now than when it was switched off, so that it may have been mended.
+      The next start tries it again. To try it now:
+
+          guardianctl restart @GUARDIAN_SERVICE@
+      """
+    case .pluginRestart:
+      """
+      It runs, and is stopped to be started with other plugins: for a search, after one, or because one is due to be
+      tried again.
+      """
+    case .searchEnded:
+      """
+      Where a plugin was found to be to blame, it is off and is tried again after `plugins.retry-after`; the others
+      are on. What is known of each of them:
+
+          guardianctl plugins @GUARDIAN_SERVICE@
       """
     case .released:
       """
@@ -475,11 +535,21 @@ extension Occurrence {
       return [text("step", Step.quarantine.rawValue), text("reason", reason)] + time("trial_in_ms", trial)
     case .trialFailed(let next): return time("trial_in_ms", next)
     case .pluginsOff(let names, let retry): return [("plugins", .list(names))] + time("retry_in_ms", retry)
-    case .pluginsOn(let names): return [("plugins", .list(names))]
+    case .pluginsOn(let names), .pluginsChanged(let names): return [("plugins", .list(names))]
     case .pluginRetryFailed(let next): return time("retry_in_ms", next)
+    case .searchBegan(let names), .searchSuggested(let names): return [("plugins", .list(names))]
+    case .probing(let count, let on, let off, let full):
+      return [number("probe", count), ("on", .list(on)), ("plugins", .list(off)), ("full", .flag(full))]
+    case .probed(let count, let outcome):
+      let word = outcome == .passed ? "passed" : outcome == .failed ? "failed" : "other-failure"
+      return [number("probe", count), text("result", word)]
+    case .searchEnded(let result, let probes, let failing):
+      var all = [text("result", result.name), number("probes", probes), number("failing", failing)]
+      if case .found(let off, _) = result { all.append(("plugins", .list(off))) }
+      return all
     case .released(let why): return [text("reason", why)]
     case .held(let length, let by): return time("for_ms", length) + [text("by", by)]
-    case .holdEnded, .stopped, .volatile, .commonCauseEnded: return []
+    case .holdEnded, .stopped, .volatile, .commonCauseEnded, .pluginRestart: return []
     case .reset(let by): return [text("by", by)]
     case .requested(let verb, let by): return [text("verb", verb), text("by", by)]
     case .finished(let crashed): return [("crashed", .flag(crashed))]

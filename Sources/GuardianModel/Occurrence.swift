@@ -32,6 +32,17 @@ package struct Occurrence: Hashable, Sendable {
     case pluginsOff(names: [String], retryIn: Duration)
     case pluginsOn(names: [String])
     case pluginRetryFailed(nextIn: Duration)
+    /// It is settled in safe mode, and one of these is to blame.
+    case searchBegan(plugins: [String])
+    case searchSuggested(plugins: [String])
+    /// The search wants a start with these on; `full`: for the whole startup window.
+    case probing(number: Int, on: [String], off: [String], full: Bool)
+    case probed(number: Int, outcome: ProbeOutcome)
+    /// It is stopped, to be started with other plugins.
+    case pluginRestart
+    /// They were off, and are due now.
+    case pluginsChanged(names: [String])
+    case searchEnded(SearchResult, probes: Int, failing: Int)
     case released(why: String)
     case held(for: Duration, by: String)
     case holdEnded
@@ -89,6 +100,13 @@ package struct Occurrence: Hashable, Sendable {
     case .pluginsOff: .pluginsOff
     case .pluginsOn: .pluginsOn
     case .pluginRetryFailed: .pluginRetryFailed
+    case .searchBegan: .searchBegan
+    case .searchSuggested: .searchSuggested
+    case .probing: .probing
+    case .probed: .probed
+    case .pluginRestart: .pluginRestart
+    case .pluginsChanged: .pluginsChanged
+    case .searchEnded: .searchEnded
     case .released: .released
     case .held: .held
     case .holdEnded: .holdEnded
@@ -149,6 +167,26 @@ extension End {
   }
 }
 
+extension SearchResult {
+  package var sentence: String {
+    switch self {
+    case .found(let off, let with?): "\(off.joined(separator: ", ")) off, to blame together with \(with)"
+    case .found(let off, nil): "\(off.joined(separator: ", ")) off, to blame"
+    case .notAPlugin: "it seems to be no plugin's fault; all stay off"
+    case .exhausted(let what): "not found (\(what) used up); all stay off"
+    case .abandoned: "given up; all stay off"
+    }
+  }
+  package var name: String {
+    switch self {
+    case .found: "found"
+    case .notAPlugin: "not-a-plugin"
+    case .exhausted: "exhausted"
+    case .abandoned: "abandoned"
+    }
+  }
+}
+
 extension Occurrence {
   /// One sentence, without the service's name.
   package var sentence: String {
@@ -159,7 +197,8 @@ extension Occurrence {
       switch kind {
       case .ordinary: break
       case .trial: text += ", as a trial"
-      case .pluginRetry: text += ", plugins on again for a try"
+      case .pluginRetry: text += ", with a plugin on again for a try"
+      case .probe: text += ", as a probe"
       }
       return off.isEmpty ? text : text + ", without \(list(off))"
     case .ready: return "ready"
@@ -190,6 +229,22 @@ extension Occurrence {
       return "plugins off: \(list(names)); due again in \(retry.description)"
     case .pluginsOn(let names): return "plugins on again: \(list(names))"
     case .pluginRetryFailed(let next): return "plugins still crash it, off again; due again in \(next.description)"
+    case .searchBegan(let names): return "one of \(names.count) plugins is to blame; searching for it"
+    case .searchSuggested(let names):
+      return "one of \(names.count) plugins is to blame; `plugins NAME search` would search for it"
+    case .probing(let number, let on, let off, let full):
+      let what = off.isEmpty ? "all plugins on" : "\(list(off)) off" + (on.isEmpty ? "" : ", \(list(on)) on")
+      return "probe \(number): \(what)" + (full ? ", for the whole startup window" : "")
+    case .probed(let number, let outcome):
+      switch outcome {
+      case .passed: return "probe \(number) passed"
+      case .failed: return "probe \(number) failed as before"
+      case .otherFailure: return "probe \(number) failed, but in another way"
+      }
+    case .pluginsChanged(let names): return "\(list(names)) changed, and will be tried at the next start"
+    case .pluginRestart: return "stops, to be started with other plugins"
+    case .searchEnded(let result, let probes, let failing):
+      return "the search is over: \(result.sentence) (\(probes) probes, \(failing) of them failed)"
     case .released(let why): return "released: \(why)"
     case .held(let time, let by): return "held for \(time.description) by \(by)"
     case .holdEnded: return "hold ended"

@@ -16,7 +16,7 @@ package struct ServiceRecord: Hashable, Sendable {
   package var repairRounds = 0
   /// The latest deaths of settled runs, oldest first; at most `budget + 1`.
   package var lateDeaths: [Instant] = []
-  package var plugins = PluginToggle()
+  package var plugins = PluginRecords()
   package var hold: Hold?
   package var quarantine: Quarantine?
   /// The delay that the next trial from quarantine will have had; nil until the first, kept until step restart.
@@ -46,16 +46,6 @@ package struct ServiceRecord: Hashable, Sendable {
   /// `ProcessSpec.fingerprint` of the definition that was started last; 0: none was.
   package var processHash: UInt64 = 0
 
-  package init() {}
-}
-
-/// All plugins as one toggle.
-package struct PluginToggle: Hashable, Sendable {
-  /// Nil: on. Else when they are due to be tried again.
-  package var offUntil: BootInstant?
-  /// How long they stay off the next time; nil: `retry-after`. Doubles with every failed retry, at most 14 days.
-  package var timeToLive: Duration?
-  package var off: Bool { offUntil != nil }
   package init() {}
 }
 

@@ -281,7 +281,21 @@ package struct RunLimit: Hashable, Sendable {
   }
 }
 
+package enum SearchMode: String, Hashable, Sendable, CaseIterable { case off, suggest, auto }
+
+/// When a service that is well, or well in safe mode, may be started anew for its plugins' sake.
+package enum PluginTime: Hashable, Sendable {
+  /// A search at once; a plugin that is due waits for a start that comes about by itself.
+  case incident
+  /// While the service has next to nothing to do.
+  case idle
+  /// Minutes of the local day; over midnight where `to` is not the later one.
+  case daily(from: Int, to: Int)
+}
+
 package struct PluginsSpec: Hashable, Sendable {
+  package var search = SearchMode.auto
+  package var when = PluginTime.incident
   package var retryAfter = Duration.day
   /// Nil: what was started with plugins off is taken to have them off.
   package var acknowledge: Acknowledgement?

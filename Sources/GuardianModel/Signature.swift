@@ -56,6 +56,8 @@ package struct Finding: Hashable, Sendable {
   /// Finer than what the wait status told; nil: it stays.
   package var crashClass: CrashClass?
   package var signature: Signature?
+  /// What the changes since the last healthy run say of plugins.
+  package var plugins: [PluginHint] = []
   package init(crashClass: CrashClass? = nil, signature: Signature? = nil) {
     self.crashClass = crashClass
     self.signature = signature

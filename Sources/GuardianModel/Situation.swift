@@ -43,13 +43,18 @@ package struct ProcessIdentity: Hashable, Sendable {
 package struct LiveRun: Hashable, Sendable {
   package var id: RunID
   package var kind: RunKind
+  /// Some are off; with `disabled` empty all of them, as an earlier guardian wrote it down.
   package var pluginsOff: Bool
+  /// The plugins that are off, by name.
+  package var disabled: [String] = []
   /// Nil: allowed to exec, but nobody has written down that it did.
   package var process: ProcessIdentity?
   package var startedAt: Instant?
   package var readyBy: Instant?
   package var wasReady = false
   package var settlesAt: Instant?
+  /// Since when it has been ready.
+  package var readyAt: Instant?
   package var settled = false
   /// As the process has been told.
   package var watchdog = Duration.zero
@@ -102,6 +107,8 @@ package struct LiveStop: Hashable, Sendable {
     case death
     /// It had said that it was stopping.
     case leaving
+    /// It makes room for a start with other plugins.
+    case plugins
   }
   package var purpose: Purpose
   package var killAt: Instant
@@ -205,6 +212,7 @@ extension ServiceRecord {
       run.startedAt = run.startedAt.map(moved)
       run.readyBy = run.readyBy.map(moved)
       run.settlesAt = run.settlesAt.map(moved)
+      run.readyAt = run.readyAt.map(moved)
       run.clearsAt = run.clearsAt.map(moved)
       run.deescalatesAt = run.deescalatesAt.map(moved)
       // Nothing of it has survived the boot.
@@ -212,7 +220,7 @@ extension ServiceRecord {
       return run
     }
     record.lateDeaths = lateDeaths.map(moved)
-    record.plugins.offUntil = plugins.offUntil.map(moved)
+    record.plugins = plugins.moved(by: moved)
     record.hold?.until = moved(hold?.until ?? .zero)
     if let trial = quarantine?.nextTrial { record.quarantine?.nextTrial = moved(trial) }
     record.repairRuns = repairRuns.mapValues { $0.map(moved) }

@@ -43,6 +43,8 @@ package struct ServiceStatus: Hashable, Sendable {
   package var waitsFor: [String] = []
   /// Of the present run, in the order of the file.
   package var checks: [CheckStatus] = []
+  /// In the order of the definition.
+  package var plugins: [PluginStatus] = []
   /// Weaker guarantees and doubts, one sentence each: hidden as empty instead of absent, a stale definition, …
   package var notes: [String] = []
 

@@ -26,4 +26,6 @@ package enum RunKind: String, Hashable, Sendable {
   case trial
   /// Plugins on again for one start: its failure does not walk the ladder either.
   case pluginRetry = "plugin-retry"
+  /// With some of the plugins, to find the one that is to blame: its failure is no strike.
+  case probe
 }

@@ -52,6 +52,7 @@ final class ChangeTable {
   func look(_ services: some Sequence<ServiceID>) {
     for id in services {
       guard let spec = shell.fleet.spec(of: id) else { continue }
+      lookAtPluginFiles(of: id)
       let files = spec.declaredFiles
       guard !files.isEmpty else {
         known[id]?.sights = []
@@ -59,6 +60,29 @@ final class ChangeTable {
       }
       let copies = copies(of: spec.name)
       _ = shell.worker.submit({ copies.look(at: files) }) { [weak self] sights in self?.seen(sights, of: id) }
+    }
+  }
+
+  /// Looks at the files of plugins that are off, and tells the fleet.
+  func lookAtPluginFiles(of id: ServiceID) {
+    let files = shell.fleet.machine(of: id)?.pluginFiles ?? []
+    guard !files.isEmpty else { return }
+    _ = shell.worker.submit({ Self.sights(of: files) }) { [weak self] sights in
+      guard let self, shell.names[id] != nil else { return }
+      shell.post(id, .pluginsSeen(sights))
+    }
+  }
+
+  /// What is a directory looks different when an entry comes or goes. For the worker's thread.
+  private static func sights(of files: [String]) -> [FileSight] {
+    files.prefix(StateLook.mostFiles).map { path in
+      guard let look = ExecutableLook(at: path) else { return FileSight(path: path, look: 0) }
+      var print = Fingerprint()
+      print.add(look.device)
+      print.add(look.inode)
+      print.add(look.size)
+      print.add(look.modified)
+      return FileSight(path: path, look: max(print.value, 1))
     }
   }
 

@@ -388,6 +388,9 @@ final class ControlServer {
     case .hold(let name, let milliseconds, let wait):
       guard milliseconds >= 0 else { return reply { Reply.error(.invalidParameter("for_ms"), into: &$0) } }
       order(.hold(.milliseconds(milliseconds)), name, wait, call, key, client)
+    case .plugins(let name, let wish, let wait): order(.plugins(wish), name, wait, call, key, client)
+    case .safeMode(let name, let on, let wait): order(.safeMode(on), name, wait, call, key, client)
+    case .repair(let name, let repair, let wait): order(.repair(repair), name, wait, call, key, client)
     case .reload(let mode):
       client.answering = .reload(oneway: call.oneway)
       shell.reload(mode, by: client.socket.peer.description) { [weak self] result in self?.reloaded(key, result) }

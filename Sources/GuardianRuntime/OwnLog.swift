@@ -138,13 +138,14 @@ extension Occurrence.Kind {
     switch self {
     case .quarantined, .internalError, .stuck, .commonCause: .error
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
-    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .waiting, .observed, .volatile,
-      .reloadFailed, .notCounted:
+    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .searchBegan, .searchSuggested,
+      .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted:
       .warning
     case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning
     case .check(_, _, let passing, _): passing ? .notice : .warning
     case .repairStarted, .repairEnded, .released, .held, .holdEnded, .reset, .requested, .pluginsOn, .deescalated,
-      .resumed, .settled, .standingDown, .waitingFor, .commonCauseEnded:
+      .resumed, .settled, .standingDown, .waitingFor, .commonCauseEnded, .probing, .probed, .pluginRestart,
+      .pluginsChanged:
       .notice
     case .started, .ready, .backingOff, .stopped, .finished, .beforeStart: .info
     case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: .info
@@ -157,12 +158,15 @@ extension Occurrence.Kind {
     case .quarantined, .internalError, .stuck, .commonCause: "\u{1B}[31m"
     case .settled(_, let degraded): degraded ? "\u{1B}[35m" : "\u{1B}[32m"
     case .check(_, _, let passing, _): passing ? "" : "\u{1B}[33m"
-    case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed: "\u{1B}[35m"
+    case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed, .searchBegan,
+      .searchSuggested, .searchEnded:
+      "\u{1B}[35m"
     case .ended, .strike, .lateDeath, .waiting, .observed, .volatile, .reloadFailed, .notCounted: "\u{1B}[33m"
     case .beforeStartEnded(_, let result): result == .succeeded ? "" : "\u{1B}[33m"
     case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: ""
     case .started, .ready, .beforeStart, .deescalated, .backingOff, .pluginsOn, .released, .held, .holdEnded, .reset,
-      .requested, .stopped, .finished, .resumed, .waitingFor, .standingDown, .commonCauseEnded:
+      .requested, .stopped, .finished, .resumed, .waitingFor, .standingDown, .commonCauseEnded, .probing, .probed, .pluginRestart,
+      .pluginsChanged:
       ""
     }
   }

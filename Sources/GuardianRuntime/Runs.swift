@@ -504,6 +504,23 @@ final class RunTable {
     }
   }
 
+  /// All its processes, where they have a group of their own; else the main one alone.
+  func measure(_ id: RunID) {
+    guard let run = runs[id], case .alive = run.stage else { return }
+    let cpu = run.child?.group.flatMap { $0.groups.cpuTime($0.name) } ?? Self.cpuTime(of: run.pid)
+    shell.post(run.service, .measured(id, cpu: cpu))
+  }
+
+  /// Source: proc(5), stat, fields 14 and 15.
+  private static func cpuTime(of pid: Int32) -> Duration? {
+    guard let text = FileText.read("/proc/\(pid)/stat", limit: 4_096), let name = text.lastIndex(of: UInt8(ascii: ")"))
+    else { return nil }
+    let fields = text[(name + 1)...].split(separator: UInt8(ascii: " ")).map { String(decoding: $0, as: UTF8.self) }
+    guard fields.count > 12, let user = Int64(fields[11]), let system = Int64(fields[12]) else { return nil }
+    let ticks = max(1, Int64(sysconf(Int32(_SC_CLK_TCK))))
+    return .milliseconds((user &+ system) * (1_000 / ticks))
+  }
+
   // MARK: Ends
 
   /// - Returns: False if the process is no main process of a run.

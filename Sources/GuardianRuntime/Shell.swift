@@ -78,6 +78,8 @@ final class Shell {
   private var host: HostManager?
 
   var inbox: [(ServiceID, ServiceEvent)] = []
+  /// Of the clock, when the time zone was looked at last.
+  private var utcQuarter = Int64.min
   var outputs: [Fleet.Output] = []
   /// Tickets that have become durable.
   var answered: [(ServiceID, Ticket)] = []
@@ -272,6 +274,12 @@ final class Shell {
 
   /// - Returns: Whether there was anything to do for the world outside.
   private func work(_ now: Now) -> Bool {
+    // A time zone changes by quarters of an hour.
+    let quarter = now.wall.nanoseconds / 900_000_000_000
+    if quarter != utcQuarter {
+      utcQuarter = quarter
+      fleet.utcOffset = SystemClocks.utcOffset(at: now.wall)
+    }
     let events = inbox
     inbox.removeAll(keepingCapacity: events.count <= Self.queueKept)
     for (id, event) in events { fleet.handle(event, for: id, now: now) }
@@ -423,7 +431,9 @@ final class Shell {
       let isWatched = path != nil || !files.isEmpty
       let plugins = isWatched ? fleet.latestSpec(of: id)?.process.pluginDirectory?.path : nil
       watches.set(id, path: path, files: files, plugins: plugins)
+      changes.lookAtPluginFiles(of: id)
     case .look(let run): runs.look(run)
+    case .measure(let run): runs.measure(run)
     case .examine(let report): evidence.examine(report, for: id)
     case .probe(let request): checks.probe(request, for: id)
     case .endProbes(let run, let numbers): checks.end(run, numbers)

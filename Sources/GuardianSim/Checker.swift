@@ -61,6 +61,14 @@ struct Checker {
     // The current or last run.
     var run: RunID?
     var kind = RunKind.ordinary
+    /// The plugins that are off in it.
+    var disabled: [String] = []
+    /// A search for the guilty plugin is under way; what it wants on next, for the whole window.
+    var searching = false
+    /// An operator never wants these switched; and has switched some.
+    var pinned: Set<String> = [], pluginsAsOrdered = false
+    /// An operator wants a repair now.
+    var repairIsOrdered = false
     var mainAlive = false, setAlive = false, executed = false
     var windowFrom: Nanoseconds?
     var settled = false, finished = false
@@ -285,6 +293,7 @@ struct Checker {
       models[index].signature = strong
       let again = strong != nil && strong == models[index].signatureBefore
       if finding.crashClass?.survivesRestart ?? false || again { models[index].foundIncurable = true }
+    case .pluginsSeen, .measured: break
     case .looked, .watchdogPinged, .watchdogTriggered, .timeoutExtended, .begin, .shutdown, .deadline,
       .hookStarted, .adopted, .superseded, .hookAdopted, .readyAgain, .reloading, .watchdogSet, .mainMoved:
       break
@@ -319,7 +328,7 @@ struct Checker {
     case .stop, .restart:
       // What has not come to its exec gets its signal then, but is under way no more.
       if !models[index].executed { models[index].underWaySince = nil }
-    case .start, .release, .reset, .reload, .hold: break
+    case .start, .release, .reset, .reload, .hold, .plugins, .safeMode, .repair: break
     }
     switch verb {
     case .start, .restart:
@@ -345,6 +354,23 @@ struct Checker {
       models[index].trialDelay = nil
       fresh(index, wanted: quarantined, now: now)
     case .reload: break
+    case .plugins(let order):
+      switch order {
+      case .pin(let name): models[index].pinned.insert(name)
+      case .unpin(let name): models[index].pinned.remove(name)
+      case .enable, .disable, .search: break
+      }
+      if case .search = order { models[index].mayBeFresh = true }
+      models[index].pluginsAsOrdered = true
+      if case .search = order, models[index].mainAlive { intendStop(index) }
+    case .safeMode, .repair:
+      if case .repair = verb { models[index].repairIsOrdered = true }
+      models[index].pluginsAsOrdered = true
+      models[index].mayBeFresh = true
+      models[index].notBefore = nil
+      if !models[index].executed { models[index].underWaySince = nil }
+      if models[index].wanted != .down { models[index].permit = true }
+      intendStop(index)
     case .hold(let time):
       models[index].heldUntil = time == .zero ? nil : boot + time.nanoseconds
       // A start that waits for the old run to be gone is an operator's order too, and the older one.
@@ -570,13 +596,16 @@ struct Checker {
         try check(!isHeld(index, boot: boot) || models[index].permit, index, now, "before-start while held")
         models[index].trialByOperator = models[index].permit
       } else {
-        try check(models[index].spec.mode == .enforce, index, now, "a repair in observe mode")
+        let ordered = models[index].repairIsOrdered
+        try check(models[index].spec.mode == .enforce || ordered, index, now, "a repair in observe mode")
         try check(
-          models[index].permit || models[index].examinedSince.map { now - $0 >= 3 * second } ?? true, index, now,
+          models[index].permit || ordered || models[index].examinedSince.map { now - $0 >= 3 * second } ?? true, index, now,
           "a repair before the evidence is there")
-        try check(!isHeld(index, boot: boot), index, now, "a repair while held")
+        try check(!isHeld(index, boot: boot) || ordered, index, now, "a repair while held")
       }
-      try check(models[index].wanted != .down && !shuttingDown, index, now, "a repair of a service that is not wanted")
+      try check(
+        (models[index].wanted != .down || models[index].repairIsOrdered) && !shuttingDown, index, now,
+        "a repair of a service that is not wanted")
       try checkDelay(index, now: now)
       models[index].hook = hook.id
       models[index].hookSince = now
@@ -585,7 +614,7 @@ struct Checker {
     case .signalHook(let hook, _):
       if models[index].hook == hook, now >= models[index].hookDue { models[index].hookTimedOut = true }
     case .notify(let hook): try told(hook, index, now: now, boot: boot)
-    case .watch, .look, .enter: break
+    case .watch, .look, .measure, .enter: break
     case .examine(let report):
       try check(report.end.run == models[index].run, index, now, "a look into another run's death")
       models[index].examinedSince = now
@@ -780,19 +809,36 @@ struct Checker {
     let plugins = models[index].spec.process.plugins
     if models[index].step == .safeMode, request.kind == .ordinary, !models[index].mayBeFresh {
       try check(
-        request.disabledPlugins.count == plugins.count, index, now, "started in safe mode with plugins on")
+        plugins.allSatisfy { plugin in
+          request.disabledPlugins.contains { $0.name == plugin.name } || models[index].pinned.contains(plugin.name)
+        }, index, now, "started in safe mode with plugins on")
     }
     if models[index].spec.mode == .observe {
-      try check(request.disabledPlugins.isEmpty, index, now, "plugins off in observe mode")
+      try check(
+        request.disabledPlugins.isEmpty || models[index].pluginsAsOrdered, index, now, "plugins off in observe mode")
+    }
+    try check(
+      !request.disabledPlugins.contains { models[index].pinned.contains($0.name) } || models[index].pluginsAsOrdered,
+      index, now, "a pinned plugin is off")
+    if request.kind == .probe {
+      try check(models[index].searching, index, now, "a probe without a search")
+      try check(!isHeld(index, boot: boot), index, now, "a probe of what is held")
+      try check(models[index].spec.mode == .enforce, index, now, "a probe in observe mode")
+      try check(!isFrozen(boot), index, now, "a probe during a common cause")
+      try check(
+        models[index].step == .safeMode || models[index].mayBeFresh, index, now, "a probe outside of safe mode")
+      try check(plugins.count > 1, index, now, "a search for a single plugin")
     }
     if request.kind == .pluginRetry {
-      try check(request.disabledPlugins.isEmpty, index, now, "a retry without plugins")
+      try check(request.disabledPlugins.count < plugins.count, index, now, "a retry without plugins")
     }
 
     // A restart at once is written down alongside, and so comes before its record.
     if models[index].lastRecord?.openRun != request.run { try decided(index, now: now) }
     models[index].run = request.run
+    models[index].repairIsOrdered = false
     models[index].kind = request.kind
+    models[index].disabled = request.disabledPlugins.map(\.name)
     models[index].mainAlive = true
     models[index].setAlive = true
     models[index].executed = false
@@ -969,9 +1015,51 @@ struct Checker {
       models[index].windowFrom = now
       models[index].underWaySince = nil
     case .reset, .started, .check, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
-      .pluginsOff, .pluginsOn, .pluginRetryFailed, .held, .requested, .waiting, .waitingFor, .standingDown,
+      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsChanged, .searchSuggested, .held, .requested, .waiting, .waitingFor, .standingDown,
       .stuck, .volatile, .resumed, .commonCause, .commonCauseEnded:
       break
+    case .searchBegan(let names):
+      try check(names.count > 1, index, now, "a search for a single plugin")
+      try check(
+        models[index].settled && models[index].mainAlive, index, now, "a search of what is not settled in safe mode")
+      try check(
+        names.allSatisfy(models[index].disabled.contains), index, now, "a search with some of the plugins on")
+      try checkSearch(index, now: now, boot: boot)
+      models[index].searching = true
+    case .probing(_, let on, let off, _):
+      try checkSearch(index, now: now, boot: boot)
+      try check(
+        models[index].spec.process.plugins.map(\.name).filter { on.contains($0) || off.contains($0) }.count
+          == on.count + off.count, index, now, "a probe of plugins that there are not")
+    case .probed(_, let outcome):
+      guard outcome == .passed else { break }
+      try check(
+        models[index].kind == .probe && models[index].mainAlive, index, now, "a probe passed that does not live")
+      let least = min(2 * second, models[index].spec.startupWindow.nanoseconds)
+      try check(
+        models[index].windowFrom.map { now - $0 >= least } ?? false, index, now, "a probe passed in no time")
+      if models[index].badSince != nil { models[index].badSince = now }
+    case .searchEnded(let result, _, _):
+      try check(models[index].searching, index, now, "the end of a search that had not begun")
+      models[index].searching = false
+      if case .found(let off, _) = result, off.count < models[index].spec.process.plugins.count {
+        try check(!off.isEmpty, index, now, "a search that found nothing to blame")
+        if models[index].mainAlive, !models[index].signalled {
+          try check(
+            models[index].settled || models[index].kind == .probe && models[index].windowFrom.map {
+              now - $0 >= models[index].spec.startupWindow.nanoseconds
+            } ?? false, index, now, "found before it has lived for its whole window")
+          try check(
+            off.allSatisfy(models[index].disabled.contains), index, now, "found another set than the one that runs")
+        }
+      }
+      if models[index].badSince != nil { models[index].badSince = now }
+    case .pluginRestart:
+      try check(
+        models[index].mainAlive && !models[index].signalled, index, now, "a restart of what does not run")
+      try check(!isHeld(index, boot: boot), index, now, "restarted for its plugins while held")
+      try check(models[index].wanted != .down && !shuttingDown, index, now, "restarted for its plugins, and not wanted")
+      models[index].stopIntended = true
     case .reloading(let run, let ordered): try reloadBegan(run, ordered: ordered, index, now: now)
     case .reloaded(let run), .reloadFailed(let run, _): try reloadEnded(run, index, now: now)
     case .observed(let would): if would == .quarantine { beganToLoop(index, now: now, boot: boot) }
@@ -982,6 +1070,14 @@ struct Checker {
       models[index].notCountedSeen = true
       beganToLoop(index, now: now, boot: boot)
     }
+  }
+
+  private func checkSearch(_ index: Int, now: Nanoseconds, boot: Nanoseconds) throws(Violation) {
+    try check(!isHeld(index, boot: boot), index, now, "a search of what is held")
+    try check(models[index].spec.mode == .enforce, index, now, "a search in observe mode")
+    try check(!isFrozen(boot), index, now, "a search during a common cause")
+    try check(
+      models[index].step == .safeMode || models[index].mayBeFresh, index, now, "a search outside of safe mode")
   }
 
   private mutating func moved(_ index: Int, to step: Step) {
@@ -1223,7 +1319,9 @@ struct Checker {
     }
     // Once it has begun to loop it does not do so again, and so it can be in few freezes.
     let frozen = cause.map { 3 * ($0.freeze.nanoseconds + spec.backoff.max.nanoseconds) } ?? 0
-    return Int64(strikes) * (oneTry + longestWait) + hooks + delays + frozen + 2 * minute
+    // A search has at most eight failing probes between two that pass, or before its end.
+    let probes: Int64 = spec.process.plugins.count > 1 ? 10 : 0
+    return (Int64(strikes) + probes) * (oneTry + longestWait) + hooks + delays + frozen + 2 * minute
   }
 
   /// Services that have been unsettled for longer than their bound. Those that restart for ever by order are left out.

@@ -506,7 +506,7 @@ package struct DependencyWorld {
       serviceOf[id] = nil
       ids[service] = nil
       durable[service] = nil
-    case .notify, .watch, .enter, .reload: break
+    case .notify, .watch, .enter, .reload, .measure: break
     }
   }
 }

@@ -482,7 +482,7 @@ package struct DurabilityWorld {
     case .record(let occurrence):
       if case .internalError(let text) = occurrence.kind { throw violation(service, text) }
       if case .notCounted = occurrence.kind { uncounted[service] = true }
-    case .notify, .watch, .forget: break
+    case .notify, .watch, .forget, .measure: break
     }
   }
 

@@ -6,7 +6,7 @@ package enum Behaviour: String, Hashable, Sendable, CaseIterable {
   case healthy
   /// Dies at start until the repair with this service's number has succeeded.
   case needsRepair
-  /// Dies at start unless its plugins are off.
+  /// Dies at start unless one of its plugins is off.
   case badPlugin
   case crashesForEver
   /// Becomes ready, or shows its true colours, late.
@@ -41,6 +41,32 @@ package enum Behaviour: String, Hashable, Sendable, CaseIterable {
   case neverWell
 }
 
+/// Plugins that make a program die.
+struct Guilt {
+  var plugins: [String]
+  /// Only all of them together do; else each of them alone.
+  var together = false
+  /// In how many of a thousand starts.
+  var chance = 1000
+
+  func acts(without disabled: [String]) -> Bool {
+    let on = plugins.filter { !disabled.contains($0) }
+    return together ? on.count == plugins.count : !on.isEmpty
+  }
+
+  static func make(of plugins: [String], dice: inout Dice) -> Guilt? {
+    guard !plugins.isEmpty else { return nil }
+    let first = dice.pick(plugins), second = dice.pick(plugins)
+    var guilt = Guilt(plugins: [first])
+    if second != first, dice.chance(300) {
+      guilt.plugins.append(second)
+      guilt.together = dice.chance(500)
+    }
+    if dice.chance(300) { guilt.chance = dice.pick([700, 900]) }
+    return guilt
+  }
+}
+
 /// What one run will do if it is left alone.
 struct Course {
   /// From exec; nil: never.
@@ -59,6 +85,8 @@ struct Course {
 /// A simulated program: what it is like now, and what every next run of it does.
 struct Program {
   var behaviour: Behaviour
+  /// Which of its plugins are to blame; nil: none.
+  var guilt: Guilt?
   /// The hook whose success cures it.
   var cure = 0
   var repaired = false
@@ -71,7 +99,7 @@ struct Program {
     Death(.signal(.ill, core: false)), Death(.signal(.bus, core: false)), Death(.signal(.fpe, core: false)),
   ]
 
-  mutating func nextCourse(pluginsOff: Bool, dice: inout Dice) -> Course {
+  mutating func nextCourse(disabled: [String], dice: inout Dice) -> Course {
     runs += 1
     var course = Course()
     course.readyAfter = dice.time(20 * millisecond, 500 * millisecond)
@@ -84,7 +112,9 @@ struct Program {
     switch behaviour {
     case .healthy: return course
     case .needsRepair: return repaired ? course : crash()
-    case .badPlugin: return pluginsOff ? course : crash()
+    case .badPlugin:
+      guard let guilt, guilt.acts(without: disabled), dice.chance(guilt.chance) else { return course }
+      return crash()
     case .crashesForEver: return crash()
     case .slow:
       course.readyAfter = dice.time(5 * second, 14 * second)
@@ -154,6 +184,7 @@ struct Program {
     case .diesEveryTwoMinutes, .fickle, .endsCleanly: behaviour = dice.chance(500) ? .healthy : .crashesForEver
     }
     if behaviour == .task { cure = 0 }
+    guilt?.chance = 1000
   }
 }
 
@@ -240,7 +271,7 @@ struct SpecMaker {
       if dice.chance(100) { repair.on = [.signal(.segv), .exit(1), .cause("oom"), .crashClass(.config)] }
       spec.repairs.append(repair)
     }
-    let plugins = behaviour == .badPlugin ? 1 + dice.below(2) : dice.below(2)
+    let plugins = behaviour == .badPlugin ? 1 + dice.below(6) : dice.below(3)
     for index in 0..<plugins {
       var plugin = PluginSpec(name: "plugin\(index)")
       plugin.environment = [EnvironmentVariable("PLUGIN\(index)", "off")]
@@ -248,6 +279,17 @@ struct SpecMaker {
     }
     if dice.chance(150) { spec.process.beforeStart = ["/bin/prepare"] }
     spec.plugins.retryAfter = .seconds(dice.pick([900, 3600, 86400]))
+    switch dice.below(8) {
+    case 0: spec.plugins.search = .off
+    case 1: spec.plugins.search = .suggest
+    default: break
+    }
+    switch dice.below(6) {
+    case 0: spec.plugins.when = .daily(from: 0, to: 720)
+    case 1: spec.plugins.when = .daily(from: 1200, to: 300)
+    case 2: spec.plugins.when = .idle
+    default: break
+    }
     switch dice.below(4) {
     case 0: spec.quarantine.retryAfter = .seconds(120)
     case 1 where dice.chance(300): spec.quarantine.retryAfter = nil

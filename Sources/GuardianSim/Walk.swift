@@ -400,7 +400,7 @@ package struct Walk {
       if case .released = occurrence.kind, node.around.hearsOwnWork {
         throw Fault(rule: "released by guardian's own restoration")
       }
-    case .notify, .enter: break
+    case .notify, .enter, .measure: break
     }
   }
 
@@ -491,7 +491,7 @@ package struct Walk {
     if let examination = machine.examination { add(examination.until) }
     if let run = machine.phase.run {
       key.kind = run.kind
-      key.runPluginsOff = run.pluginsOff
+      key.runPluginsOff = !run.disabled.isEmpty
       key.settled = run.settled
       key.byOperator = run.byOperator
       switch run.stage {
@@ -513,6 +513,7 @@ package struct Walk {
       case .death: key.purpose = "death"
       case .fault: key.purpose = "fault"
       case .leaving: key.purpose = "leaving"
+      case .plugins: key.purpose = "plugins"
       }
       key.death = stop.death
       key.owed = stop.owed != nil
@@ -548,7 +549,7 @@ package struct Walk {
     }
     key.awaited = machine.health?.awaited ?? false
     add(machine.nextDeadline.monotonic)
-    add(boot: record.plugins.offUntil)
+    for plugin in record.plugins.all { add(boot: plugin.until) }
     add(boot: record.hold?.until)
     add(boot: record.quarantine?.nextTrial)
     // The order of what is due, and what is due already; not the times.

@@ -51,7 +51,8 @@ package struct World {
   private struct Process {
     var serial: UInt32
     var run: RunID
-    var pluginsOff: Bool
+    /// The plugins that it runs without.
+    var disabled: [String]
     var course = Course()
     var born = false, mainAlive = false
     /// Sent before there was anybody to receive it.
@@ -86,6 +87,7 @@ package struct World {
     case probed(place: Int, RunID, UInt64, good: Bool)
     case examined(place: Int, RunID, Finding)
     case saved(place: Int, UInt64)
+    case measured(place: Int, RunID, Nanoseconds)
     case shot(place: Int)
     case ordered(place: Int)
     case changed(place: Int)
@@ -135,6 +137,7 @@ package struct World {
       let id = subject.fleet.add(spec, record: record, now: now)
       var program = Program(behaviour: behaviour, cure: self.dice.below(max(1, spec.repairs.count)))
       program.executable = FileIdentity(device: 1, inode: UInt64(number), size: 1, modified: 0)
+      if behaviour == .badPlugin { program.guilt = .make(of: spec.process.plugins.map(\.name), dice: &self.dice) }
       if behaviour == .missing { program.executable = nil }
       while placeOf.count <= id.index { placeOf.append(-1) }
       placeOf[id.index] = places.count
@@ -327,6 +330,7 @@ package struct World {
       deliver(.looked(process.run, liveness), to: place)
     case .probed(let place, let run, let number, let good): probed(place, run, number, good)
     case .examined(let place, let run, let finding): deliver(.examined(run, finding), to: place)
+    case .measured(let place, let run, let cpu): deliver(.measured(run, cpu: .nanoseconds(cpu)), to: place)
     case .saved(let place, let ticket): deliver(.saved(Ticket(ticket)), to: place)
     case .shot(let place):
       guard faults, places[place].program.behaviour == .shot else { return }
@@ -439,8 +443,8 @@ package struct World {
     if faults, dice.chance(2) {
       return fail(SpawnFailure(stage: .limits, errno: 1, target: "nofile", sentence: "cannot set the limit"))
     }
-    let pluginsOff = places[place].processes[at].pluginsOff
-    var course = places[place].program.nextCourse(pluginsOff: pluginsOff, dice: &dice)
+    let disabled = places[place].processes[at].disabled
+    var course = places[place].program.nextCourse(disabled: disabled, dice: &dice)
     if monotonic < calamityUntil, dice.chance(900) {
       course.endsAfter = dice.time(5 * millisecond, second)
       course.death = Death(.code(1))
@@ -608,10 +612,19 @@ package struct World {
   }
 
   private mutating func order(_ place: Int) {
-    let verbs: [Command.Verb] = [
+    var verbs: [Command.Verb] = [
       .start, .start, .start, .restart, .restart, .release, .reset, .stop(untilBoot: dice.chance(200)),
       .hold(.seconds(30 + dice.below(500))), .hold(.zero), .reload, .reload,
     ]
+    let plugins = places[place].spec.process.plugins.map(\.name)
+    if !plugins.isEmpty, dice.chance(200) {
+      let name = dice.pick(plugins)
+      verbs = [
+        .plugins(.enable(name)), .plugins(.disable(name)), .plugins(.pin(name)), .plugins(.unpin(name)),
+        .plugins(.search), .plugins(.search), .safeMode(true), .safeMode(false),
+      ]
+    }
+    if !places[place].spec.repairs.isEmpty, dice.chance(50) { verbs = [.repair(nil)] }
     let verb = dice.pick(verbs)
     let wait = dice.chance(600)
     nextRequest += 1
@@ -634,6 +647,11 @@ package struct World {
   }
 
   private mutating func change(_ place: Int) {
+    if dice.chance(300), places[place].program.guilt != nil {
+      // One is mended, or another one is broken.
+      places[place].program.guilt =
+        dice.chance(500) ? nil : .make(of: places[place].spec.process.plugins.map(\.name), dice: &dice)
+    }
     switch dice.below(10) {
     case 0..<3:
       places[place].spec.process.environment = [EnvironmentVariable("VERSION", "\(dice.below(1000))")]
@@ -713,8 +731,7 @@ package struct World {
       places[place].processes.append(
         Process(
           serial: nextSerial, run: request.run,
-          pluginsOff: !request.disabledPlugins.isEmpty || places[place].spec.process.plugins.isEmpty,
-          death: Death(.code(1))))
+          disabled: request.disabledPlugins.map(\.name), death: Death(.code(1))))
       queue.add(.born(place: place, nextSerial), at: monotonic + dice.time(millisecond, 8 * millisecond))
     case .signal(let run, let signal):
       if let at = places[place].processes.firstIndex(where: { $0.run == run }) { self.signal(place, at, signal) }
@@ -752,6 +769,9 @@ package struct World {
       queue.add(
         .hookEnds(place: place, places[place].hooks[at].serial), at: monotonic + dice.time(millisecond, second / 5))
     case .notify: break
+    case .measure(let run):
+      // Busy and idle by turns.
+      queue.add(.measured(place: place, run, dice.chance(500) ? 0 : monotonic / 2), at: monotonic + millisecond)
     case .look(let run):
       guard let process = places[place].processes.first(where: { $0.run == run }) else { return }
       if faults, dice.chance(10) { return }  // a look that finds no answer
@@ -830,6 +850,8 @@ package struct World {
     case .filesSeen(let sights):
       "files seen: \(sights.map { "\($0.path) \($0.look)\($0.restored ? " restored" : "")" })"
     case .pluginsFound(_, let found): "plugins found: \(found.map(\.name))"
+    case .measured(let run, let cpu): "measured \(short(run)): \(cpu?.description ?? "-")"
+    case .pluginsSeen(let sights): "plugins seen: \(sights.map { "\($0.path) \($0.look)" })"
     case .resumed(let slept): "resumed after \(slept.description)"
     case .hookStarted(let hook, let pid, _): "hook \(short(hook)) started, pid \(pid)"
     case .adopted(let run, let pid, _, let known):
@@ -860,6 +882,7 @@ package struct World {
     case .enter(.closed(let run, _, _, _, let madeUp)):
       "book: \(short(run)) closed\(madeUp ? ", made up" : "")"
     case .examine(let report): "examine the death of \(short(report.end.run))"
+    case .measure(let run): "measure \(short(run))"
     case .look(let run): "look at \(short(run))"
     case .probe(let probe): "probe \(probe.number) of \(short(probe.run)): \(probe.check.name)"
     case .endProbes(let run, let numbers): "end probes \(numbers) of \(short(run))"

@@ -105,12 +105,6 @@ extension FieldWriter {
     count(5, record.triesOnStep)
     count(6, record.repairRounds)
     for death in record.lateDeaths { instant(7, death) }
-    if record.plugins != PluginToggle() {
-      message(8) {
-        $0.instant(1, record.plugins.offUntil)
-        $0.duration(2, record.plugins.timeToLive)
-      }
-    }
     if let hold = record.hold {
       message(9) {
         $0.instant(1, hold.until)
@@ -149,6 +143,85 @@ extension FieldWriter {
         $0.unsigned(2, file.look)
       }
     }
+    for plugin in record.plugins.all { message(36) { $0.write(plugin) } }
+    if let incident = record.plugins.incident { message(37) { $0.write(incident) } }
+    if let search = record.plugins.search { message(38) { $0.write(search) } }
+    let (starts, failures) = record.plugins.healthy
+    if record.plugins.searched || record.plugins.searchWanted || starts > 0 || failures > 0 {
+      message(39) {
+        $0.flag(1, record.plugins.searched)
+        $0.flag(2, record.plugins.searchWanted)
+        $0.count(3, starts)
+        $0.count(4, failures)
+      }
+    }
+  }
+
+  private mutating func signature(weak: UInt8, strong: UInt8, _ signature: Signature?) {
+    if let signature { unsigned(signature.strong ? strong : weak, signature.value) }
+  }
+
+  private mutating func write(_ incident: PluginIncident) {
+    count(1, incident.failures)
+    count(2, incident.starts)
+    instant(3, incident.last)
+    duration(4, incident.largestAge)
+    signature(weak: 5, strong: 6, incident.signature)
+    unsigned(7, incident.sameness)
+    for hint in incident.hints {
+      message(8) {
+        $0.string(1, hint.plugin)
+        $0.count(2, hint.score)
+      }
+    }
+  }
+
+  private mutating func write(_ search: PluginSearch) {
+    for name in search.toggles { string(1, name) }
+    for hint in search.hints { unsigned(2, UInt64(max(hint, 0))) }
+    count(3, search.failures)
+    count(4, search.starts)
+    count(5, search.backgroundFailures)
+    count(6, search.backgroundStarts)
+    signature(weak: 7, strong: 8, search.signature)
+    unsigned(9, search.sameness)
+    duration(10, search.window)
+    instant(11, search.since)
+    for one in search.observations {
+      message(12) {
+        $0.write(one.probe)
+        $0.unsigned(3, UInt64(one.outcome.rawValue))
+      }
+    }
+    if let probe = search.probe { message(13) { $0.write(probe) } }
+    if let death = search.death {
+      message(14) {
+        $0.write(death.probe)
+        $0.run(3, death.run)
+        $0.unsigned(4, death.sameness)
+      }
+    }
+    flag(15, search.closing)
+  }
+
+  private mutating func write(_ probe: PluginProbe) {
+    unsigned(1, probe.on.bits)
+    flag(2, probe.full)
+  }
+
+  private mutating func write(_ plugin: PluginRecord) {
+    string(1, plugin.name)
+    if let off = plugin.off { string(2, off.rawValue) }
+    instant(3, plugin.until)
+    duration(4, plugin.timeToLive)
+    count(5, plugin.offences)
+    instant(6, plugin.healthySince)
+    instant(7, plugin.probationUntil)
+    if plugin.pinned { flag(8, true) }
+    if plugin.madeOf != 0 { unsigned(9, plugin.madeOf) }
+    if let partner = plugin.partner { string(10, partner) }
+    if let signature = plugin.signature { unsigned(11, signature) }
+    count(12, plugin.suspicion)
   }
 
   private mutating func write(_ situation: Situation) {
@@ -192,6 +265,8 @@ extension FieldWriter {
     instant(12, live.deescalatesAt)
     flag(13, live.byOperator)
     if let successor = live.successor { run(14, successor) }
+    for name in live.disabled { string(15, name) }
+    instant(16, live.readyAt)
     // 20 and further: what a run has said of itself, and its reload.
     process(20, live.leader)
     if let reload = live.reload { message(21) { $0.write(reload) } }
@@ -218,6 +293,7 @@ extension FieldWriter {
     case .restart: unsigned(1, 2)
     case .death: unsigned(1, 3)
     case .leaving: unsigned(1, 4)
+    case .plugins: unsigned(1, 5)
     case .fault(let cause): string(2, cause)
     }
     instant(3, stop.killAt)
@@ -365,7 +441,7 @@ extension FieldReader {
       case 5: record.triesOnStep = try field.count()
       case 6: record.repairRounds = try field.count()
       case 7: record.lateDeaths.append(try field.instant())
-      case 8: record.plugins = try inner.plugins()
+      case 8: record.plugins.all.append(try inner.allPlugins())
       case 9: record.hold = try inner.hold()
       case 10: record.quarantine = try inner.quarantine()
       case 11: record.trialDelay = try field.duration()
@@ -386,6 +462,10 @@ extension FieldReader {
       case 34: record.strikeSignatureBefore = try field.unsigned()
       case 35:
         if record.files.count < RepairSpec.mostRestored { record.files.append(try inner.fileSight()) }
+      case 36: record.plugins.all.append(try inner.plugin())
+      case 37: record.plugins.incident = try inner.incident()
+      case 38: record.plugins.search = try inner.search()
+      case 39: try inner.pluginCounts(&record.plugins)
       case endTag: complete = true
       default: break
       }
@@ -406,16 +486,146 @@ extension FieldReader {
     return sight
   }
 
-  private mutating func plugins() throws(Malformed) -> PluginToggle {
-    var plugins = PluginToggle()
+  /// Of an earlier guardian, to which all plugins were one: a record without a name.
+  private mutating func allPlugins() throws(Malformed) -> PluginRecord {
+    var plugins = PluginRecord(name: "")
     while let field = try next() {
       switch field.tag {
-      case 1: plugins.offUntil = try field.bootInstant()
+      case 1:
+        plugins.until = try field.bootInstant()
+        plugins.off = .ladder
       case 2: plugins.timeToLive = try field.duration()
       default: break
       }
     }
     return plugins
+  }
+
+  private mutating func plugin() throws(Malformed) -> PluginRecord {
+    var name: String?
+    var plugin = PluginRecord(name: "")
+    while let field = try next() {
+      switch field.tag {
+      case 1: name = try field.string()
+      case 2: plugin.off = try field.word() as PluginRecord.Switcher
+      case 3: plugin.until = try field.bootInstant()
+      case 4: plugin.timeToLive = try field.duration()
+      case 5: plugin.offences = try field.count()
+      case 6: plugin.healthySince = try field.bootInstant()
+      case 7: plugin.probationUntil = try field.bootInstant()
+      case 8: plugin.pinned = try field.flag()
+      case 9: plugin.madeOf = try field.unsigned()
+      case 10: plugin.partner = try field.string()
+      case 11: plugin.signature = try field.unsigned()
+      case 12: plugin.suspicion = try field.count()
+      default: break
+      }
+    }
+    plugin.name = try required(name)
+    return plugin
+  }
+
+  private mutating func incident() throws(Malformed) -> PluginIncident {
+    var incident = PluginIncident(last: .zero)
+    while let field = try next() {
+      switch field.tag {
+      case 1: incident.failures = try field.count()
+      case 2: incident.starts = try field.count()
+      case 3: incident.last = try field.bootInstant()
+      case 4: incident.largestAge = try field.duration()
+      case 5: incident.signature = Signature(value: try field.unsigned(), strong: false)
+      case 6: incident.signature = Signature(value: try field.unsigned(), strong: true)
+      case 7: incident.sameness = try field.unsigned()
+      case 8:
+        var inner = field.reader
+        if incident.hints.count < ToggleSet.capacity { incident.hints.append(try inner.pluginHint()) }
+      default: break
+      }
+    }
+    return incident
+  }
+
+  private mutating func pluginHint() throws(Malformed) -> PluginHint {
+    var hint = PluginHint(plugin: "", score: 0)
+    while let field = try next() {
+      switch field.tag {
+      case 1: hint.plugin = try field.string()
+      case 2: hint.score = try field.count()
+      default: break
+      }
+    }
+    return hint
+  }
+
+  private mutating func search() throws(Malformed) -> PluginSearch {
+    var search = PluginSearch(toggles: [], since: .zero)
+    while let field = try next() {
+      var inner = field.reader
+      switch field.tag {
+      case 1: if search.toggles.count < ToggleSet.capacity { search.toggles.append(try field.string()) }
+      case 2:
+        if search.hints.count < ToggleSet.capacity { search.hints.append(Int(clamping: try field.unsigned())) }
+      case 3: search.failures = try field.count()
+      case 4: search.starts = try field.count()
+      case 5: search.backgroundFailures = try field.count()
+      case 6: search.backgroundStarts = try field.count()
+      case 7: search.signature = Signature(value: try field.unsigned(), strong: false)
+      case 8: search.signature = Signature(value: try field.unsigned(), strong: true)
+      case 9: search.sameness = try field.unsigned()
+      case 10: search.window = try field.duration()
+      case 11: search.since = try field.bootInstant()
+      case 12:
+        let (probe, outcome) = try inner.probe()
+        search.observations.append(.init(probe, try required(ProbeOutcome(rawValue: UInt8(clamping: outcome)))))
+      case 13: search.probe = try inner.probe().0
+      case 14: search.death = try inner.probeDeath()
+      case 15: search.closing = try field.flag()
+      default: break
+      }
+    }
+    return search
+  }
+
+  private mutating func probe() throws(Malformed) -> (PluginProbe, UInt64) {
+    var probe = PluginProbe(on: ToggleSet(), full: false)
+    var number: UInt64 = 0
+    while let field = try next() {
+      switch field.tag {
+      case 1: probe.on = ToggleSet(bits: try field.unsigned())
+      case 2: probe.full = try field.flag()
+      case 3: number = try field.unsigned()
+      default: break
+      }
+    }
+    return (probe, number)
+  }
+
+  private mutating func probeDeath() throws(Malformed) -> PluginSearch.Death {
+    var probe = PluginProbe(on: ToggleSet(), full: false)
+    var run: RunID?
+    var sameness: UInt64 = 0
+    while let field = try next() {
+      switch field.tag {
+      case 1: probe.on = ToggleSet(bits: try field.unsigned())
+      case 2: probe.full = try field.flag()
+      case 3: run = try field.run()
+      case 4: sameness = try field.unsigned()
+      default: break
+      }
+    }
+    return PluginSearch.Death(probe: probe, run: try required(run), sameness: sameness)
+  }
+
+  private mutating func pluginCounts(_ plugins: inout PluginRecords) throws(Malformed) {
+    while let field = try next() {
+      switch field.tag {
+      case 1: plugins.searched = try field.flag()
+      case 2: plugins.searchWanted = try field.flag()
+      case 3: plugins.healthy.starts = try field.count()
+      case 4: plugins.healthy.failures = try field.count()
+      default: break
+      }
+    }
   }
 
   private mutating func hold() throws(Malformed) -> Hold {
@@ -540,6 +750,8 @@ extension FieldReader {
       case 12: live.deescalatesAt = try field.instant()
       case 13: live.byOperator = try field.flag()
       case 14: live.successor = try field.run()
+      case 15: live.disabled.append(try field.string())
+      case 16: live.readyAt = try field.instant()
       case 20: live.leader = try field.process()
       case 21:
         var inner = field.reader
@@ -595,6 +807,7 @@ extension FieldReader {
         case 2: purpose = .restart
         case 3: purpose = .death
         case 4: purpose = .leaving
+        case 5: purpose = .plugins
         default: throw Malformed()
         }
       case 2: purpose = .fault(try field.string())

@@ -37,7 +37,8 @@ struct Program {
   private mutating func perform(_ invocation: Invocation) -> Int32 {
     switch invocation.verb {
     case .status: return status(invocation)
-    case .start, .stop, .restart, .release, .reset, .hold: return order(invocation)
+    case .start, .stop, .restart, .release, .reset, .hold, .safeMode, .repair: return order(invocation)
+    case .plugins: return invocation.plugins == nil ? plugins(invocation) : order(invocation)
     case .reload: return invocation.names.isEmpty ? reload(invocation) : order(invocation)
     case .plan: return plan(invocation)
     case .crashes: return crashes(invocation)
@@ -272,6 +273,45 @@ struct Program {
     return nil
   }
 
+  /// The table of one service's plugins.
+  private mutating func plugins(_ invocation: Invocation) -> Int32 {
+    let list = ControlRequest.list(names: invocation.names, brief: false)
+    var found: ServiceStatus?
+    var missing: String?
+    var refusal: ControlError?
+    do throws(Daemon.Fault) {
+      let daemon = try Daemon.connect(to: invocation.target)
+      try daemon.send([ControlCall(list, more: true)])
+      try daemon.replies(to: list, patience: patience) { body in
+        switch body {
+        case .services(let chunk, let unknown):
+          found = found ?? chunk.first
+          missing = missing ?? unknown.first
+        case .error(let error): refusal = error
+        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
+        }
+      }
+    } catch {
+      return fail(error, json: invocation.json)
+    }
+    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
+    guard let found else {
+      let name = missing ?? invocation.names.first ?? ""
+      return fail(ExitCode.noSuchService, "no-such-service", "no such service: \(name)", json: invocation.json)
+    }
+    if invocation.json {
+      json { json in
+        json.key("name")
+        json.string(found.name)
+        json.key("plugins")
+        encode(found.plugins, into: &json)
+      }
+    } else {
+      output.bytes += renderPlugins(found, now: Self.wallTime(), style: standardStyle())
+    }
+    return ExitCode.done
+  }
+
   private struct OrderResult {
     var name: String
     var note = ""
@@ -288,6 +328,9 @@ struct Program {
     case .reset: return .reset(name: name, wait: wait)
     case .hold: return .hold(name: name, milliseconds: invocation.holdMilliseconds, wait: wait)
     case .reload: return .reloadService(name: name, wait: wait)
+    case .plugins: return .plugins(name: name, invocation.plugins ?? .search, wait: wait)
+    case .safeMode: return .safeMode(name: name, on: invocation.safeMode, wait: wait)
+    case .repair: return .repair(name: name, repair: invocation.repair, wait: wait)
     case .start, .status, .plan, .crashes, .logs, .events, .check, .upgrade, .version, .help:
       return .start(name: name, wait: wait)
     }

@@ -159,3 +159,29 @@ import Testing
         == .check("s"))
   }
 }
+
+@Suite struct `when plugins may be switched` {
+  private func when(_ text: String) -> PluginTime? {
+    let yaml = "command: [/bin/x]\nplugins: {when: \(text), list: [{name: a, hide: /b}]}"
+    return parse(yaml).spec?.plugins.when
+  }
+
+  @Test func `is in an incident, when idle, or at a time of day`() {
+    #expect(parse("command: [/bin/x]\nplugins: {list: [{name: a, hide: /b}]}").spec?.plugins.when == .incident)
+    #expect(when("idle") == .idle)
+    #expect(when("\"02:00-05:30\"") == .daily(from: 120, to: 330))
+    #expect(when("22:00-04:00") == .daily(from: 1320, to: 240))
+  }
+
+  @Test(arguments: ["\"2:00-5:00\"", "\"24:00-01:00\"", "\"02:60-03:00\"", "\"02:00\"", "night", "\"02:00-02:00\"", "\"02:00-03:00-04:00\""])
+  func `is nothing else`(_ text: String) {
+    #expect(when(text) == nil)
+  }
+
+  @Test func `and whether the guilty one is searched for`() {
+    func search(_ word: String) -> SearchMode? {
+      parse("command: [/bin/x]\nplugins: {search: \(word), list: [{name: a, hide: /b}]}").spec?.plugins.search
+    }
+    #expect(search("suggest") == .suggest && search("auto") == .auto && search("\"off\"") == .off && search("no") == nil)
+  }
+}

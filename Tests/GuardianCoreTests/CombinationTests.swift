@@ -487,7 +487,7 @@ extension Conversation {
     talk.end()
     #expect(talk.lastKind == .pluginRetry)
     talk.end()
-    #expect(talk.record.plugins.timeToLive == .day * 30)
+    #expect(talk.record.plugins["social"]?.timeToLive == .day * 30)
   }
 
   @Test func `reset counts its failure like any`() {

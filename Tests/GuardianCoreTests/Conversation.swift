@@ -13,6 +13,8 @@ struct Conversation {
   var looksAnswered = true
   /// What the evidence of each death says; nil: it is still being gathered.
   var finding: Finding? = Finding()
+  /// What the service has used of the processor.
+  var cpu = Duration.zero
   private(set) var examinations: [End] = []
 
   private(set) var actions: [Action] = []
@@ -107,6 +109,7 @@ struct Conversation {
     case .probe(let request): probes.append(request)
     case .reload(_, let signal): reloads.append(signal)
     case .signalHook(let hook, let signal): hookSignals.append((hook, signal))
+    case .measure(let run): fleet.handle(.measured(run, cpu: cpu), for: id, now: now)
     case .notify, .watch, .endProbes: break
     }
   }

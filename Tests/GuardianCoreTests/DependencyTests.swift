@@ -127,7 +127,7 @@ struct FleetTalk {
       fleet.handle(.saved(ticket), for: id, now: now)
     case .record(let occurrence): said[occurrence.service.text, default: []].append(occurrence.kind)
     case .runHook(let hook): fleet.handle(.hookEnded(hook.id, .succeeded), for: id, now: now)
-    case .signalSet, .signalHook, .notify, .watch, .enter, .forget, .reload, .probe, .endProbes: break
+    case .signalSet, .signalHook, .notify, .watch, .enter, .forget, .reload, .probe, .endProbes, .measure: break
     }
   }
 }

@@ -98,7 +98,7 @@ private struct Host {
     case .record(let occurrence): occurrences.append((number, occurrence.kind))
     case .notify(let request): if case .run(let command) = request.kind { notices.append(command) }
     case .runHook(let request): hooks.append((number, request.id))
-    case .signalHook, .watch, .forget, .enter, .reload, .probe, .endProbes: break
+    case .signalHook, .watch, .forget, .enter, .reload, .probe, .endProbes, .measure: break
     }
   }
 

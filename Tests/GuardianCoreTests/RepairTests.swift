@@ -271,11 +271,13 @@ import Testing
     let strikes = talk.count("strike")
     talk.end()
     #expect(talk.count("strike") == strikes)
-    #expect(talk.occurrences.contains(.pluginRetryFailed(nextIn: .day * 2)))
+    // Give or take a tenth, so that a fleet does not try again all at once.
+    let next = talk.occurrences.compactMap { if case .pluginRetryFailed(let next) = $0 { next } else { nil } }
+    #expect(next.count == 1 && next.allSatisfy { ((.day * 9 / 5)...(.day * 11 / 5)).contains($0) })
     talk.pass(.seconds(60))
     #expect(talk.mode == "safe")
     talk.settle()
-    talk.pass(.day * 2 - .seconds(240))
+    talk.pass(.day * 9 / 5 - .seconds(240))
     talk.crash()
     #expect(talk.mode == "safe")
   }

@@ -725,7 +725,11 @@ extension Conversation {
       record.wanted = .up
       record.lateDeaths = [Instant(nanoseconds: extreme)]
       record.hold = Hold(until: BootInstant(nanoseconds: extreme), by: "x")
-      record.plugins.offUntil = BootInstant(nanoseconds: extreme)
+      record.plugins.change("social") { plugin in
+        plugin.off = .ladder
+        plugin.until = BootInstant(nanoseconds: extreme)
+        plugin.probationUntil = BootInstant(nanoseconds: extreme)
+      }
       var live = LiveRun(id: RunID(high: 1, low: 2), kind: .ordinary, pluginsOff: false)
       live.startedAt = Instant(nanoseconds: extreme)
       live.settlesAt = Instant(nanoseconds: extreme)

@@ -47,7 +47,7 @@ struct Maker {
   mutating func process() -> ProcessIdentity {
     ProcessIdentity(pid: Int32.random(in: 2 ... .max, using: &random), startTicks: random.next())
   }
-  mutating func kind() -> RunKind { pick([.ordinary, .trial, .pluginRetry]) }
+  mutating func kind() -> RunKind { pick([.ordinary, .trial, .pluginRetry, .probe]) }
   mutating func status() -> GuardianModel.ExitStatus {
     let signal = Signal(number: Int32.random(in: 1...64, using: &random)) ?? .kill
     return pick([
@@ -90,6 +90,8 @@ struct Maker {
     live.reload = maybe { $0.liveReload() }
     live.reloadFailure = maybe { $0.text() }
     live.leaves = maybe { $0.flag() ? .restart : .stop }
+    live.disabled = list { $0.text() }
+    live.readyAt = maybe { $0.instant() }
     return live
   }
   mutating func liveReload() -> LiveReload {
@@ -108,7 +110,7 @@ struct Maker {
   }
   mutating func liveStop() -> LiveStop {
     var stop = LiveStop(
-      purpose: pick([.order, .restart, .death, .leaving, .fault(text())]), killAt: instant(), killed: flag(),
+      purpose: pick([.order, .restart, .death, .leaving, .plugins, .fault(text())]), killAt: instant(), killed: flag(),
       death: maybe { $0.death() }, thenStart: flag())
     stop.step = pick([0, 1, 7])
     return stop
@@ -139,6 +141,49 @@ struct Maker {
   mutating func hookResult() -> HookResult {
     pick([.succeeded, .cannotRepair, .failed(status()), .timedOut, .aborted, .notStarted(failure())])
   }
+  mutating func signature() -> Signature { Signature(value: random.next(), strong: flag()) }
+  mutating func pluginProbe() -> PluginProbe { PluginProbe(on: ToggleSet(bits: random.next()), full: flag()) }
+  mutating func incident() -> PluginIncident {
+    var incident = PluginIncident(last: bootInstant())
+    incident.failures = count()
+    incident.starts = count()
+    incident.largestAge = duration()
+    incident.signature = maybe { $0.signature() }
+    incident.sameness = random.next()
+    incident.hints = list { PluginHint(plugin: $0.text(), score: $0.count()) }
+    return incident
+  }
+  mutating func search() -> PluginSearch {
+    var search = PluginSearch(toggles: list { $0.text() }, since: bootInstant())
+    search.hints = list { $0.count() }
+    search.failures = count()
+    search.starts = count()
+    search.backgroundFailures = count()
+    search.backgroundStarts = count()
+    search.signature = maybe { $0.signature() }
+    search.sameness = random.next()
+    search.window = duration()
+    search.observations = list { .init($0.pluginProbe(), $0.pick(ProbeOutcome.allCases)) }
+    search.probe = maybe { $0.pluginProbe() }
+    search.death = maybe { .init(probe: $0.pluginProbe(), run: $0.run(), sameness: $0.random.next()) }
+    search.closing = flag()
+    return search
+  }
+  mutating func plugin() -> PluginRecord {
+    var plugin = PluginRecord(name: text())
+    plugin.off = maybe { $0.pick(PluginRecord.Switcher.allCases) }
+    plugin.until = maybe { $0.bootInstant() }
+    plugin.timeToLive = maybe { $0.duration() }
+    plugin.offences = count()
+    plugin.healthySince = maybe { $0.bootInstant() }
+    plugin.probationUntil = maybe { $0.bootInstant() }
+    plugin.pinned = flag()
+    plugin.madeOf = maybe { $0.random.next() } ?? 0
+    plugin.partner = maybe { $0.text() }
+    plugin.signature = maybe { $0.random.next() }
+    plugin.suspicion = count()
+    return plugin
+  }
   mutating func record() -> ServiceRecord {
     var record = ServiceRecord()
     record.wanted = pick([.up, .down])
@@ -149,8 +194,12 @@ struct Maker {
     record.triesOnStep = count()
     record.repairRounds = count()
     record.lateDeaths = list { $0.instant() }
-    record.plugins.offUntil = maybe { $0.bootInstant() }
-    record.plugins.timeToLive = maybe { $0.duration() }
+    record.plugins.all = list { $0.plugin() }
+    record.plugins.incident = maybe { $0.incident() }
+    record.plugins.search = maybe { $0.search() }
+    record.plugins.searched = flag()
+    record.plugins.searchWanted = flag()
+    record.plugins.healthy = (Int.random(in: 0...1000, using: &random), Int.random(in: 0...1000, using: &random))
     record.hold = maybe { Hold(until: $0.bootInstant(), by: $0.text()) }
     record.quarantine = maybe { maker in
       Quarantine(since: maker.wall(), reason: maker.text(), nextTrial: maker.maybe { $0.bootInstant() })
@@ -184,7 +233,10 @@ struct Maker {
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
   #expect(Mirror(reflecting: ServiceRecord()).children.count == 25)
-  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 18)
+  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 20)
+  #expect(Mirror(reflecting: PluginIncident(last: .zero)).children.count == 7)
+  #expect(Mirror(reflecting: PluginSearch(toggles: [], since: .zero)).children.count == 13)
+  #expect(Mirror(reflecting: PluginRecord(name: "")).children.count == 12)
   #expect(Mirror(reflecting: LiveReload(ordered: true, since: .zero, until: .zero)).children.count == 10)
 }
 

@@ -22,6 +22,11 @@ package struct Invocation: Hashable, Sendable {
   package var holdMilliseconds: Int64 = 0
   package var fromStart = false
   package var reload = ReloadMode.apply
+  /// Nil: they are to be shown.
+  package var plugins: PluginOrder?
+  package var safeMode = true
+  /// Nil: all of them.
+  package var repair: String?
   package var crashes = Crashes.list(nil)
   /// `logs`, `events`: go on with what comes.
   package var follow = false
@@ -58,6 +63,9 @@ extension Invocation {
     case .hold where holdMilliseconds == 0: return "hold ended"
     case .hold: return "held for \(shortTime(milliseconds: holdMilliseconds))"
     case .reload: return "reloaded"
+    case .plugins: return "done"
+    case .safeMode: return safeMode ? "all plugins off" : "plugins on"
+    case .repair: return "repaired"
     case .status, .plan, .crashes, .logs, .events, .check, .upgrade, .version, .help: return "done"
     }
   }
@@ -102,6 +110,29 @@ private func crashes(_ words: [String]) throws(UsageFault) -> Invocation.Crashes
     }
     return .list(first)
   }
+}
+
+/// `plugins NAME`, `plugins NAME disable PLUGIN`, `plugins NAME search`.
+private func plugins(_ words: [String]) throws(UsageFault) -> PluginOrder? {
+  guard words.count > 1 else { return nil }
+  guard PluginOrder.words.contains(words[1]) else {
+    throw UsageFault(
+      text: "'plugins' does not know '\(printable(words[1]))'" + suggestion(words[1], among: PluginOrder.words))
+  }
+  guard let order = PluginOrder(words[1], plugin: words.count > 2 ? words[2] : nil), words.count < 4 else {
+    throw UsageFault(
+      text: words[1] == "search"
+        ? "'plugins NAME search' takes no plugin: it searches among all of them"
+        : "'plugins NAME \(words[1])' needs one plugin")
+  }
+  return order
+}
+
+private func safeMode(_ words: [String]) throws(UsageFault) -> Bool {
+  guard words.count == 2, words[1] == "on" || words[1] == "off" else {
+    throw UsageFault(text: "'safe-mode' needs the name of a service and 'on' or 'off'")
+  }
+  return words[1] == "on"
 }
 
 private struct UsageFault: Error { var text: String }
@@ -167,6 +198,18 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
   }
   if invocation.verb == .help { return .help(json: json) }
   if invocation.verb == .crashes { invocation.crashes = try crashes(invocation.names) }
+  let named = Array(words.dropFirst())
+  if [.plugins, .safeMode, .repair].contains(invocation.verb), let name = named.first {
+    if Invocation.isGroup(name) { throw UsageFault(text: "'\(invocation.verb.rawValue)' is about one service at a time") }
+    invocation.names = [name]
+    switch invocation.verb {
+    case .plugins: invocation.plugins = try plugins(named)
+    case .safeMode: invocation.safeMode = try safeMode(named)
+    default:
+      if named.count > 2 { throw UsageFault(text: "'repair' takes one repair, but got '\(printable(named[2]))' too") }
+      invocation.repair = named.count > 1 ? named[1] : nil
+    }
+  }
   let verb = invocation.verb.rawValue
   switch invocation.verb.names {
   case .none:

@@ -34,6 +34,24 @@ extension ControlCall {
       named(name, wait: wait)
       json.key("for_ms")
       json.integer(milliseconds)
+    case .plugins(let name, let order, let wait):
+      named(name, wait: wait)
+      json.key("action")
+      json.string(order.name)
+      if let plugin = order.plugin {
+        json.key("plugin")
+        json.string(plugin)
+      }
+    case .safeMode(let name, let on, let wait):
+      named(name, wait: wait)
+      json.key("on")
+      json.bool(on)
+    case .repair(let name, let repair, let wait):
+      named(name, wait: wait)
+      if let repair {
+        json.key("repair")
+        json.string(repair)
+      }
     case .plan(let name, let fromStart):
       json.key("name")
       json.string(name)
@@ -97,6 +115,9 @@ extension ControlRequest {
     case .release: "Release"
     case .reset: "Reset"
     case .hold: "Hold"
+    case .plugins: "Plugins"
+    case .safeMode: "SafeMode"
+    case .repair: "Repair"
     case .reloadService: "ReloadService"
     case .reload: "Reload"
     case .upgrade: "Upgrade"

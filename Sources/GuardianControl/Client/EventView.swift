@@ -36,13 +36,14 @@ package struct EventView {
   private func ink(_ name: String) -> Style.Ink {
     switch EventName(rawValue: name) {
     case .quarantined, .internalError, .stuck, .commonCause: .bad
-    case .ended, .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .waiting, .observed,
-      .volatile, .reloadFailed, .notCounted, .checkFailing:
+    case .ended, .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .searchBegan,
+      .searchSuggested, .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .checkFailing:
       .doubtful
     case .settled, .released: .good
     case nil, .started, .ready, .checkPassing, .deescalated, .backingOff, .repairStarted, .repairEnded, .beforeStart,
       .beforeStartEnded, .pluginsOn, .held, .holdEnded, .reset, .requested, .stopped, .finished, .waitingFor,
-      .standingDown, .resumed, .commonCauseEnded, .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved:
+      .standingDown, .resumed, .commonCauseEnded, .probing, .probed, .pluginRestart, .pluginsChanged,
+      .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved:
       .plain
     }
   }

@@ -78,7 +78,7 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
     services.reserveCapacity(Reply.chunk)
     for element in list.elements { services.append(try decodeService(element, brief: brief)) }
     return .services(services, missing: try optionalStrings(p, "missing"))
-  case .start, .stop, .restart, .release, .reset, .hold, .reloadService, .resetGuardian:
+  case .start, .stop, .restart, .release, .reset, .hold, .reloadService, .resetGuardian, .plugins, .safeMode, .repair:
     return .done(note: try optionalText(p, "note") ?? "")
   case .reload:
     var change = ReloadChange()
@@ -188,7 +188,7 @@ private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> 
 private enum Member: String, CaseIterable {
   case name, description, wanted, phase, step, settled, degraded, pid, run, since, uptime_ms, restarts, strikes
   case strikes_allowed, held, disabled_plugins, next, last_end, reason, type, observe, clears, pending_definition
-  case runbook, contact, log, log_file, status_text, requires, after, groups, waits_for, checks, stopped_by, notes
+  case runbook, contact, log, log_file, status_text, requires, after, groups, waits_for, checks, plugins, stopped_by, notes
 }
 private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
 
@@ -255,6 +255,7 @@ private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) 
     case .groups: s.groups = try strings(value, "groups")
     case .waits_for: s.waitsFor = try strings(value, "waits_for")
     case .checks: s.checks = try decodeChecks(value)
+    case .plugins: s.plugins = try decodePlugins(value)
     case .stopped_by: s.stoppedBy = try text(value, "stopped_by")
     case .notes: s.notes = try strings(value, "notes")
     }
@@ -276,6 +277,22 @@ private func decodeChecks(_ list: JSONValue) throws(ReplyFault) -> [CheckStatus]
     checks.append(check)
   }
   return checks
+}
+
+private func decodePlugins(_ list: JSONValue) throws(ReplyFault) -> [PluginStatus] {
+  var plugins: [PluginStatus] = []
+  for o in list.elements {
+    var plugin = PluginStatus(name: try text(o["name"], "name"))
+    plugin.state = try word(o["state"], "state")
+    plugin.off = try optionalFlag(o, "off")
+    plugin.by = try optionalText(o, "by") ?? ""
+    if let until = present(o, "until") { plugin.until = try time(until, "until") }
+    plugin.suspicion = try optionalInteger(o, "suspicion").map { Int(clamping: $0) }
+    plugin.pinned = try optionalFlag(o, "pinned")
+    plugin.partner = try optionalText(o, "partner") ?? ""
+    plugins.append(plugin)
+  }
+  return plugins
 }
 
 private func decodeEnd(_ o: JSONValue) throws(ReplyFault) -> ServiceStatus.LastEnd {

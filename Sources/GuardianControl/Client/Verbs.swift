@@ -1,6 +1,8 @@
 /// Everything that guardianctl can be told to do. The order is that of the help text and of the manual.
 package enum Verb: String, CaseIterable, Hashable, Sendable {
-  case status, start, stop, restart, reload, release, reset, hold, plan, crashes, logs, events, check, upgrade, version
+  case status, start, stop, restart, reload, release, reset, hold, plugins
+  case safeMode = "safe-mode"
+  case repair, plan, crashes, logs, events, check, upgrade, version
   case help
 
   package enum Names: Hashable, Sendable { case none, any, some }
@@ -8,7 +10,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
   package var names: Names {
     switch self {
     case .status, .reload, .crashes, .events, .help: .any
-    case .start, .stop, .restart, .release, .reset, .hold, .plan, .logs: .some
+    case .start, .stop, .restart, .release, .reset, .hold, .plugins, .safeMode, .repair, .plan, .logs: .some
     case .check, .upgrade, .version: .none
     }
   }
@@ -23,6 +25,9 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .release: "let out of quarantine, with a fresh ladder"
     case .reset: "clear strikes, step and delay; start or stop nothing"
     case .hold: "neither start, stop nor repair for a time"
+    case .plugins: "show its plugins; enable, disable, pin or unpin one; search"
+    case .safeMode: "'on': start without plugins; 'off': with them"
+    case .repair: "run its repairs, or one of them, now"
     case .plan: "show what would happen, and when, if it kept dying"
     case .crashes: "list the crashes; 'show ID' or 'export ID': one report"
     case .logs: "show what one service has written, from its files or the journal"
@@ -68,7 +73,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     switch self {
     case .runtime, .user, .system, .json, .help, .version: nil
     case .config: [.check, .plan]
-    case .noWait: [.start, .stop, .restart, .reload, .release, .reset, .hold]
+    case .noWait: [.start, .stop, .restart, .reload, .release, .reset, .hold, .plugins, .safeMode, .repair]
     case .untilBoot: [.stop]
     case .guardian: [.reset]
     case .holdFor: [.hold]
@@ -124,6 +129,7 @@ package let helpText: String = {
       switch verb.names {
       case .none: ""
       case .any: verb == .help ? "" : verb == .crashes ? " …" : " [NAME…]"
+      case .some where verb == .plugins || verb == .safeMode || verb == .repair: " NAME …"
       case .some: " NAME…"
       }
     text += "  " + pad(verb.rawValue + names, 19) + verb.summary + "\n"
