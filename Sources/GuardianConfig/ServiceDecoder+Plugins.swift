@@ -7,7 +7,7 @@ extension ServiceDecoder {
     guard let node, let fields = fields(of: node, at: "plugins", called: "'plugins'") else { return }
     spec.plugins.retryAfter =
       duration(fields["retry-after"], "'retry-after'", atLeast: .seconds(1)) ?? spec.plugins.retryAfter
-    if let mode: SearchMode = word(fields["search"], "'search'") { spec.plugins.search = mode }
+    if let mode = word(fields["search"], "'search'", SearchMode.self) { spec.plugins.search = mode }
     if let when = when(fields["when"]) { spec.plugins.when = when }
     let items = list(fields["list"], "'list'") ?? []
     if items.isEmpty, fields["directory"] == nil, !isDefaults {

@@ -204,8 +204,19 @@ extension ServiceMachine {
   /// The startup window is over. A check that is failing has a say now; one of which too little is known is waited for.
   mutating func windowPassed(_ run: Run, _ turn: inout Turn) {
     guard let health, !health.checks.allSatisfy(\.isGoodEnough) else { return lookAt(run, &turn) }
+    if waitsAsProbe(run, turn.now.monotonic) { return }
     if !held, let check = health.checks.first(where: \.unhealthy) { return unhealthy(run, check, &turn) }
     waitForChecks(health)
+  }
+
+  /// The probe window is over. Before the startup window is, a check that has not passed has no say: it is waited for.
+  private mutating func waitsAsProbe(_ run: Run, _ now: Instant) -> Bool {
+    guard run.kind == .probe, let ready = run.readyAt, now < ready + spec.startupWindow else { return false }
+    var run = run
+    run.settlesAt = min(ready + spec.startupWindow, now + Self.lookAgain)
+    run.lookAgainAt = nil
+    phase = .running(run)
+    return true
   }
 
   private mutating func waitForChecks(_ health: Health) {
@@ -215,8 +226,12 @@ extension ServiceMachine {
   }
 
   /// The run was seen alive; whether its checks allow it to settle. If not, they are waited for.
-  mutating func checksAllowSettling(_ run: inout Run) -> Bool {
+  mutating func checksAllowSettling(_ run: inout Run, _ now: Instant) -> Bool {
     guard let health, health.run == run.id, !health.checks.allSatisfy(\.isGoodEnough) else { return true }
+    if waitsAsProbe(run, now) {
+      if let waiting = phase.run { run = waiting }
+      return false
+    }
     run.lookAgainAt = nil
     waitForChecks(health)
     return false

@@ -282,7 +282,7 @@ extension ServiceMachine {
     switch run.kind {
     case .ordinary:
       // What a search has left on has not been proved.
-      if record.step == .safeMode, record.plugins.search != nil, !tried(in: run).isEmpty {
+      if !run.settled, record.step == .safeMode, record.plugins.search != nil, !tried(in: run).isEmpty {
         reason = end.description
         return pauseForSearch(&turn)
       }

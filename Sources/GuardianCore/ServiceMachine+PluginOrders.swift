@@ -86,12 +86,10 @@ extension ServiceMachine {
 
   /// By an operator's wish, whatever step it is on; what is off by the search stays what it is.
   private mutating func toSafeMode(_ turn: inout Turn) {
-    let from = record.step
     record.step = .safeMode
     record.strikes = 0
     record.triesOnStep = 0
     save()
-    note(.escalated(from: from, to: .safeMode, skipped: []), &turn)
     switch phase {
     case .starting(var run):
       run.deescalatesAt = nil
@@ -140,7 +138,7 @@ extension ServiceMachine {
       record.step = .restart
       record.strikes = 0
       record.triesOnStep = 0
-      note(.deescalated(from: .safeMode, to: .restart), &turn)
+      note(.released(why: "safe mode was switched off"), &turn)
     }
     save()
     let off = disabled(.asRecorded)

@@ -100,6 +100,10 @@ extension ServiceMachine {
         return start(kind, byOperator: repair.byOperator, prepared: true, &turn)
       }
       rest()
+      if record.wanted == .down {
+        note(.stopped, &turn)
+        turn.milestones.append(.stopped)
+      }
     case .rest:
       rest()
       turn.milestones.append(.failed("held by \(record.hold?.by ?? "an order")"))

@@ -72,13 +72,17 @@ extension ServiceMachine {
   /// The next start of the search, or its end. A run that lives is one that has passed, or safe mode.
   mutating func goOn(_ turn: inout Turn) {
     guard var search = record.plugins.search, search.death == nil else { return }
-    let outOfTime = turn.now.boot - search.since >= CulpritSearch.Budget.time
+    if search.paused {
+      search.paused = false
+      search.since = turn.now.boot
+    }
+    let outOfTime = search.spent + (turn.now.boot - search.since) >= CulpritSearch.Budget.time
     let engine = CulpritSearch(search)
     record.plugins.remember(suspicion: engine.suspicion, of: search.toggles)
     let next: PluginProbe
     switch engine.next(outOfTime: outOfTime) {
     case .probe(let on): next = PluginProbe(on: on, full: false)
-    case .final(let on): next = PluginProbe(on: on, full: true)
+    case .final(let on), .goOn(let on): next = PluginProbe(on: on, full: true)
     case .done(let off, let pair):
       let partner = pair.map { (search.toggles[$0.disabled], search.toggles[$0.kept]) }
       return found(search.names(off), pair: partner, search, &turn)
@@ -277,6 +281,8 @@ extension ServiceMachine {
     guard record.plugins.search != nil else { return }
     search.probe = nil
     search.closing = false
+    if !search.paused { search.spent = min(.day, search.spent + max(.zero, turn.now.boot - search.since)) }
+    search.paused = true
     record.plugins.search = search
     save()
     switch phase {

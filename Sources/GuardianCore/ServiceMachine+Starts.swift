@@ -262,7 +262,7 @@ extension ServiceMachine {
     if run.wasReady { phase = .running(run) } else { phase = .starting(run) }
     switch liveness {
     case .alive:
-      guard checksAllowSettling(&run) else {
+      guard checksAllowSettling(&run, turn.now.monotonic) else {
         if run.wasReady { phase = .running(run) } else { phase = .starting(run) }
         return
       }

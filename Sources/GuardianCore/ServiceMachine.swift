@@ -581,7 +581,7 @@ extension ServiceMachine {
       if let due = run.readyBy { run.readyBy = due + slept }
       phase = .starting(run)
     case .running(var run):
-      run.readyAt = run.readyAt.map { $0 + slept }
+      if !run.settled { run.readyAt = run.readyAt.map { $0 + slept } }
       if run.watchdogAt != nil { run.watchdogAt = now + run.watchdog }
       if let due = run.lookAgainAt {
         run.lookAgainAt = due + slept

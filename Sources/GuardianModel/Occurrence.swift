@@ -171,6 +171,7 @@ extension SearchResult {
   package var sentence: String {
     switch self {
     case .found(let off, let with?): "\(off.joined(separator: ", ")) off, to blame together with \(with)"
+    case .found(let off, nil) where off.isEmpty: "with all plugins on it is well now"
     case .found(let off, nil): "\(off.joined(separator: ", ")) off, to blame"
     case .notAPlugin: "it seems to be no plugin's fault; all stay off"
     case .exhausted(let what): "not found (\(what) used up); all stay off"

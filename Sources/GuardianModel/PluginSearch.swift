@@ -60,7 +60,10 @@ package struct PluginSearch: Hashable, Sendable {
   package var sameness: UInt64 = 0
   /// How long a start lives to pass.
   package var window = Duration.zero
+  /// Its time counts since then; what it had used up before, and whether it stands still now.
   package var since: BootInstant
+  package var spent = Duration.zero
+  package var paused = false
   package var observations: [Observed] = []
   /// The start that is decided, or under way; nil: none of the search's.
   package var probe: PluginProbe?

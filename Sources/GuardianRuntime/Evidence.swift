@@ -424,6 +424,8 @@ final class EvidenceTable {
       report.environment = ChildEnvironment.names(spec)
     }
     if let comparison = open.comparison { report.changes = shell.changes.hints(comparison, for: service, report) }
+    var finding = finding
+    finding.plugins = hints(report.changes, for: service)
     report.repairs = shell.runs.facts[service]?.repairs ?? ""
     let body = encode(report)
     shell.store.submit(
@@ -443,6 +445,14 @@ final class EvidenceTable {
     remember(report, finding, body, for: service)
     shell.post(service, .examined(report.end.run, finding))
     for waiter in open.waiters { waiter() }
+  }
+
+  /// What the changes say of plugins: those whose files have changed.
+  private func hints(_ changes: [ChangeHint], for service: ServiceID) -> [PluginHint] {
+    (shell.fleet.spec(of: service)?.process.plugins ?? []).compactMap { plugin in
+      let scores = changes.filter { change in plugin.paths.contains { change.what.hasPrefix($0 + ",") } }.map(\.score)
+      return scores.max().map { PluginHint(plugin: plugin.name, score: $0) }
+    }
   }
 
   private func remember(_ report: CrashReport, _ finding: Finding, _ body: [UInt8], for service: ServiceID) {

@@ -36,7 +36,7 @@ struct Checker {
   private(set) var stopped = false
 
   struct PendingRequest {
-    var service: Int, since: Nanoseconds, abandoned = false
+    var service: Int, verb: String, since: Nanoseconds, abandoned = false
   }
 
   /// What the next look at the record stream must show for a death.
@@ -67,6 +67,8 @@ struct Checker {
     var searching = false
     /// An operator never wants these switched; and has switched some.
     var pinned: Set<String> = [], pluginsAsOrdered = false
+    /// An order may have stopped the run, or may not, where there was nothing to be done for it.
+    var mayBeStopped = false
     /// An operator wants a repair now.
     var repairIsOrdered = false
     var mainAlive = false, setAlive = false, executed = false
@@ -322,7 +324,7 @@ struct Checker {
   mutating func stalled(until: Nanoseconds, length: Nanoseconds) { lastStall = (until, length) }
 
   mutating func ordered(_ verb: Command.Verb, on index: Int, request: UInt64?, now: Nanoseconds, boot: Nanoseconds) {
-    if let request { requests[request] = PendingRequest(service: index, since: now) }
+    if let request { requests[request] = PendingRequest(service: index, verb: verb.name, since: now) }
     let quarantined = models[index].step == .quarantine
     switch verb {
     case .stop, .restart:
@@ -362,7 +364,7 @@ struct Checker {
       }
       if case .search = order { models[index].mayBeFresh = true }
       models[index].pluginsAsOrdered = true
-      if case .search = order, models[index].mainAlive { intendStop(index) }
+      if case .search = order { models[index].mayBeStopped = true }
     case .safeMode, .repair:
       if case .repair = verb { models[index].repairIsOrdered = true }
       models[index].pluginsAsOrdered = true
@@ -370,7 +372,7 @@ struct Checker {
       models[index].notBefore = nil
       if !models[index].executed { models[index].underWaySince = nil }
       if models[index].wanted != .down { models[index].permit = true }
-      intendStop(index)
+      models[index].mayBeStopped = true
     case .hold(let time):
       models[index].heldUntil = time == .zero ? nil : boot + time.nanoseconds
       // A start that waits for the old run to be gone is an operator's order too, and the older one.
@@ -421,6 +423,11 @@ struct Checker {
     func decide() -> Verdict {
       if models[index].stopIntended || shuttingDown { return .nothing }
       if models[index].heldUntil != nil { return .anything }
+      if models[index].mayBeStopped {
+        models[index].possiblyLate.append(now)
+        if models[index].possiblyLate.count > spec.late.budget + 1 { models[index].possiblyLate.removeFirst() }
+        return .anything
+      }
       if models[index].wanted != .up { return .anything }
       if death.traced { return .nothing }
       // A trial that somebody killed is no observation, and is repeated whatever `restart` says.
@@ -837,6 +844,7 @@ struct Checker {
     if models[index].lastRecord?.openRun != request.run { try decided(index, now: now) }
     models[index].run = request.run
     models[index].repairIsOrdered = false
+    models[index].mayBeStopped = false
     models[index].kind = request.kind
     models[index].disabled = request.disabledPlugins.map(\.name)
     models[index].mainAlive = true
@@ -1043,7 +1051,6 @@ struct Checker {
       try check(models[index].searching, index, now, "the end of a search that had not begun")
       models[index].searching = false
       if case .found(let off, _) = result, off.count < models[index].spec.process.plugins.count {
-        try check(!off.isEmpty, index, now, "a search that found nothing to blame")
         if models[index].mainAlive, !models[index].signalled {
           try check(
             models[index].settled || models[index].kind == .probe && models[index].windowFrom.map {
@@ -1118,7 +1125,7 @@ struct Checker {
   func checkRequest(_ request: UInt64, now: Nanoseconds) throws(Violation) {
     guard let pending = requests[request], !pending.abandoned else { return }
     throw violation(
-      pending.service, now, "request \(request) unanswered for \(Duration.nanoseconds(now - pending.since).description)"
+      pending.service, now, "request \(request) (\(pending.verb)) unanswered for \(Duration.nanoseconds(now - pending.since).description)"
     )
   }
 

@@ -202,6 +202,8 @@ extension FieldWriter {
       }
     }
     flag(15, search.closing)
+    duration(16, search.spent)
+    flag(17, search.paused)
   }
 
   private mutating func write(_ probe: PluginProbe) {
@@ -580,6 +582,8 @@ extension FieldReader {
       case 13: search.probe = try inner.probe().0
       case 14: search.death = try inner.probeDeath()
       case 15: search.closing = try field.flag()
+      case 16: search.spent = try field.duration()
+      case 17: search.paused = try field.flag()
       default: break
       }
     }
