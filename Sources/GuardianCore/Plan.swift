@@ -179,7 +179,8 @@ private struct Forecast {
     case .waiting: action = "wait"
     case .observed: action = "observe"
     case .notCounted: (action, text) = ("death", "dies: " + text)
-    case .probing, .probed, .pluginRestart, .pluginsChanged, .searchSuggested, .ready, .check, .settled, .ended, .waitingFor, .standingDown, .deescalated, .backingOff,
+    case .probing, .probed, .pluginRestart, .pluginsChanged, .searchSuggested, .ready, .check, .settled, .ended,
+      .waitingFor, .standingDown, .deescalated, .backingOff,
       .repairEnded, .beforeStartEnded, .held, .reset, .requested, .stopped, .stuck, .volatile, .resumed, .internalError,
       .commonCause,
       .commonCauseEnded:

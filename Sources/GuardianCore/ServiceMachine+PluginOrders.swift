@@ -9,7 +9,8 @@ extension ServiceMachine {
     if let name = order.plugin, !spec.process.plugins.contains(where: { $0.name == name }) {
       let known = spec.process.plugins.map(\.name)
       return .inVain(
-        reason: known.isEmpty ? "it has no plugins" : "it has no plugin '\(name)'; it has \(known.joined(separator: ", "))")
+        reason: known.isEmpty
+          ? "it has no plugins" : "it has no plugin '\(name)'; it has \(known.joined(separator: ", "))")
     }
     switch order {
     case .enable(let name):
@@ -22,7 +23,8 @@ extension ServiceMachine {
       var words = takesEffect(name, on: true)
       if overrides.contains(name) { words = "a switch of the host keeps it off" }
       if let partner {
-        words += "; it did harm only together with \(partner): `guardianctl plugins \(spec.name.text) disable \(partner)`"
+        words +=
+          "; it did harm only together with \(partner): `guardianctl plugins \(spec.name.text) disable \(partner)`"
       }
       return changedPlugins(words, &turn)
     case .disable(let name):
@@ -157,7 +159,8 @@ extension ServiceMachine {
     if repairs.isEmpty {
       let known = spec.repairs.map(\.name).joined(separator: ", ")
       return .inVain(
-        reason: name.map { "it has no repair '\($0)'" + (known.isEmpty ? "" : "; it has \(known)") } ?? "it has no repairs")
+        reason: name.map { "it has no repair '\($0)'" + (known.isEmpty ? "" : "; it has \(known)") }
+          ?? "it has no repairs")
     }
     guard !shuttingDown, !removed else { return .inVain(reason: goingDown) }
     orderedRepairs = repairs.map(\.name)

@@ -147,7 +147,8 @@ extension ServiceMachine {
     guard record.plugins.off else { return nil }
     var best: (name: String, suspicion: Int)?
     for plugin in spec.process.plugins where !overrides.contains(plugin.name) {
-      guard let record = record.plugins[plugin.name], record.offByGuardian, let until = record.until, now >= until else {
+      guard let record = record.plugins[plugin.name], record.offByGuardian, let until = record.until, now >= until
+      else {
         continue
       }
       let suspicion = record.suspicion + record.offences * 1_000

@@ -137,6 +137,10 @@ extension ServiceMachine {
       guard !search.best.isEmpty else { return nil }
       search.probe = PluginProbe(on: search.best, full: false)
       record.plugins.search = search
+      note(
+        .probing(
+          number: search.observations.count + 1, on: search.names(search.best),
+          off: search.names(search.everything.subtracting(search.best)), full: false), &turn)
     }
     return search.probe
   }

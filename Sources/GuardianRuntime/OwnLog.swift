@@ -165,7 +165,8 @@ extension Occurrence.Kind {
     case .beforeStartEnded(_, let result): result == .succeeded ? "" : "\u{1B}[33m"
     case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: ""
     case .started, .ready, .beforeStart, .deescalated, .backingOff, .pluginsOn, .released, .held, .holdEnded, .reset,
-      .requested, .stopped, .finished, .resumed, .waitingFor, .standingDown, .commonCauseEnded, .probing, .probed, .pluginRestart,
+      .requested, .stopped, .finished, .resumed, .waitingFor, .standingDown, .commonCauseEnded, .probing, .probed,
+      .pluginRestart,
       .pluginsChanged:
       ""
     }

@@ -65,6 +65,8 @@ struct Checker {
     var disabled: [String] = []
     /// A search for the guilty plugin is under way; what it wants on next, for the whole window.
     var searching = false
+    /// What it wants on and off in its next start.
+    var probe: (on: [String], off: [String]) = ([], [])
     /// An operator never wants these switched; and has switched some.
     var pinned: Set<String> = [], pluginsAsOrdered = false
     /// An order may have stopped the run, or may not, where there was nothing to be done for it.
@@ -606,7 +608,8 @@ struct Checker {
         let ordered = models[index].repairIsOrdered
         try check(models[index].spec.mode == .enforce || ordered, index, now, "a repair in observe mode")
         try check(
-          models[index].permit || ordered || models[index].examinedSince.map { now - $0 >= 3 * second } ?? true, index, now,
+          models[index].permit || ordered || models[index].examinedSince.map { now - $0 >= 3 * second } ?? true, index,
+          now,
           "a repair before the evidence is there")
         try check(!isHeld(index, boot: boot) || ordered, index, now, "a repair while held")
       }
@@ -835,6 +838,11 @@ struct Checker {
       try check(
         models[index].step == .safeMode || models[index].mayBeFresh, index, now, "a probe outside of safe mode")
       try check(plugins.count > 1, index, now, "a search for a single plugin")
+      let off = request.disabledPlugins.map(\.name)
+      try check(
+        models[index].probe.off.allSatisfy(off.contains) && !models[index].probe.on.contains(where: off.contains),
+        index,
+        now, "a probe with other plugins than the search has asked for")
     }
     if request.kind == .pluginRetry {
       try check(request.disabledPlugins.count < plugins.count, index, now, "a retry without plugins")
@@ -919,6 +927,9 @@ struct Checker {
     case .strike(let step, let count, let allowed):
       try check(models[index].strikeSeen == nil, index, now, "two strikes in one turn")
       try check(!isFrozen(boot), index, now, "a strike during a common cause")
+      try check(
+        models[index].kind != .probe || models[index].settled || models[index].mayBeFresh || models[index].mayBeStopped,
+        index, now, "a probe's death is a strike")
       beganToLoop(index, now: now, boot: boot)
       models[index].strikeSeen = (step, count, allowed)
       models[index].struckLast = models[index].examinedRun == models[index].run
@@ -1023,7 +1034,8 @@ struct Checker {
       models[index].windowFrom = now
       models[index].underWaySince = nil
     case .reset, .started, .check, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
-      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsChanged, .searchSuggested, .held, .requested, .waiting, .waitingFor, .standingDown,
+      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsChanged, .searchSuggested, .held, .requested, .waiting,
+      .waitingFor, .standingDown,
       .stuck, .volatile, .resumed, .commonCause, .commonCauseEnded:
       break
     case .searchBegan(let names):
@@ -1035,6 +1047,7 @@ struct Checker {
       try checkSearch(index, now: now, boot: boot)
       models[index].searching = true
     case .probing(_, let on, let off, _):
+      models[index].probe = (on, off)
       try checkSearch(index, now: now, boot: boot)
       try check(
         models[index].spec.process.plugins.map(\.name).filter { on.contains($0) || off.contains($0) }.count
@@ -1053,9 +1066,12 @@ struct Checker {
       if case .found(let off, _) = result, off.count < models[index].spec.process.plugins.count {
         if models[index].mainAlive, !models[index].signalled {
           try check(
-            models[index].settled || models[index].kind == .probe && models[index].windowFrom.map {
-              now - $0 >= models[index].spec.startupWindow.nanoseconds
-            } ?? false, index, now, "found before it has lived for its whole window")
+            models[index].settled
+              || models[index].kind == .probe
+                && models[index].windowFrom.map {
+                  now - $0 >= models[index].spec.startupWindow.nanoseconds
+                } ?? false,
+            index, now, "found before it has lived for its whole window")
           try check(
             off.allSatisfy(models[index].disabled.contains), index, now, "found another set than the one that runs")
         }
@@ -1125,7 +1141,8 @@ struct Checker {
   func checkRequest(_ request: UInt64, now: Nanoseconds) throws(Violation) {
     guard let pending = requests[request], !pending.abandoned else { return }
     throw violation(
-      pending.service, now, "request \(request) (\(pending.verb)) unanswered for \(Duration.nanoseconds(now - pending.since).description)"
+      pending.service, now,
+      "request \(request) (\(pending.verb)) unanswered for \(Duration.nanoseconds(now - pending.since).description)"
     )
   }
 

@@ -33,6 +33,10 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case thawed
   /// What guardian itself has restored is taken for an operator's cure.
   case ownCure = "own-cure"
+  /// A search's start has all plugins on, whatever the search has asked for.
+  case wrongSet = "wrong-set"
+  /// A probe that died is held against the service.
+  case probeCounted = "probe-counted"
   /// Each notice is told a dozen times.
   case noticeFlood = "notice-flood"
 }
@@ -114,6 +118,18 @@ struct Subject {
       case (.doubleSpawn, .act(_, .spawn)):
         if once(in: 100) { changed.append(item) }
       case (.restartInQuarantine, .act(let id, .spawn(let request))): lastSpawn[id] = request
+      case (.wrongSet, .act(let id, .spawn(let request))) where request.kind == .probe:
+        changed.append(
+          .act(id, .spawn(StartRequest(run: request.run, kind: .probe, disabledPlugins: [], spec: request.spec))))
+        continue
+      case (.probeCounted, .act(let id, .record(let occurrence))):
+        if case .probed(_, .failed) = occurrence.kind {
+          changed.append(item)
+          var wrong = occurrence
+          wrong.kind = .strike(step: .safeMode, count: 1, allowed: 2)
+          changed.append(.act(id, .record(wrong)))
+          continue
+        }
       case (.restartInQuarantine, .act(let id, .record(let occurrence))):
         if case .quarantined = occurrence.kind, let last = lastSpawn[id] {
           changed.append(item)

@@ -173,7 +173,10 @@ import Testing
     #expect(when("22:00-04:00") == .daily(from: 1320, to: 240))
   }
 
-  @Test(arguments: ["\"2:00-5:00\"", "\"24:00-01:00\"", "\"02:60-03:00\"", "\"02:00\"", "night", "\"02:00-02:00\"", "\"02:00-03:00-04:00\""])
+  @Test(arguments: [
+    "\"2:00-5:00\"", "\"24:00-01:00\"", "\"02:60-03:00\"", "\"02:00\"", "night", "\"02:00-02:00\"",
+    "\"02:00-03:00-04:00\"",
+  ])
   func `is nothing else`(_ text: String) {
     #expect(when(text) == nil)
   }
@@ -182,6 +185,7 @@ import Testing
     func search(_ word: String) -> SearchMode? {
       parse("command: [/bin/x]\nplugins: {search: \(word), list: [{name: a, hide: /b}]}").spec?.plugins.search
     }
-    #expect(search("suggest") == .suggest && search("auto") == .auto && search("\"off\"") == .off && search("no") == nil)
+    #expect(
+      search("suggest") == .suggest && search("auto") == .auto && search("\"off\"") == .off && search("no") == nil)
   }
 }

@@ -240,7 +240,7 @@ import Testing
   }
 
   @Test(arguments: [
-    "quarantine: {fallback: web-static}",
+    "quarantine: {fallback: web-static}"
   ])
   func `is not made up for a key that does not exist yet`(_ yaml: String) {
     let lines = parse("command: [/bin/x]\n" + yaml)

@@ -178,7 +178,8 @@ func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
           into: &bytes)
       }
     case .start(let name, _), .restart(let name, _), .release(let name, _), .reset(let name, _),
-      .reloadService(let name, _), .stop(let name, _, _), .hold(let name, _, _):
+      .reloadService(let name, _), .stop(let name, _, _), .hold(let name, _, _), .plugins(let name, _, _),
+      .safeMode(let name, _, _), .repair(let name, _, _):
       switch name {
       case "nosuch": Reply.error(.noSuchService(name: name), into: &bytes)
       case "badexec": Reply.error(.failed(reason: "cannot run /bin/x: no such file"), into: &bytes)

@@ -89,6 +89,13 @@ let zoo: [ServiceStatus] = {
   degraded.degraded = true
   degraded.strikesAllowed = 2
   degraded.disabledPlugins = ["payments", "social"]
+  var payments = PluginStatus(name: "payments")
+  (payments.state, payments.off, payments.by, payments.suspicion) = (.off, true, "search", 961)
+  payments.until = WallTime(nanoseconds: 1_790_000_000_000_000_000)
+  payments.partner = "social"
+  var social = PluginStatus(name: "social")
+  (social.state, social.off, social.by, social.pinned) = (.off, true, "operator", true)
+  degraded.plugins = [payments, social, PluginStatus(name: "maps")]
   degraded.reason = "runs without its plugins payments, social"
   degraded.next = .init(
     action: "retry", at: WallTime(nanoseconds: noon.nanoseconds + 79_200_000_000_000), inMilliseconds: 79_200_000)

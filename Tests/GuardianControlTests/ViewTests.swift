@@ -218,3 +218,27 @@ private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: Sourc
     #expect(bytes?.entry.text == [104, 255, 105] && bytes?.pid == nil && bytes?.stream == "")
   }
 }
+
+@Suite struct `the table of plugins` {
+  private var web: ServiceStatus { zoo.first { !$0.plugins.isEmpty } ?? ServiceStatus(name: "none") }
+
+  @Test func `says of each whether it is on, who has switched it off, until when, and how suspect it is`() {
+    let now = WallTime(nanoseconds: 1_790_000_000_000_000_000 - 3_600_000_000_000)
+    let lines = String(decoding: renderPlugins(web, now: now, style: Style()), as: UTF8.self).split(separator: "\n")
+    #expect(lines.count == 4)
+    #expect(lines[0].split(separator: " ") == ["PLUGIN", "STATE", "BY", "UNTIL", "SUSPECT", "WHY"])
+    #expect(
+      lines[1].split(separator: " ") == ["payments", "off", "search", "in", "1h", "96", "%", "only", "with", "social"])
+    #expect(lines[2].split(separator: " ") == ["social", "off", "operator", "pinned"])
+    #expect(lines[3].split(separator: " ") == ["maps", "on"])
+  }
+
+  @Test func `fits sixty columns, however long a name is`() {
+    var style = Style()
+    style.width = 60
+    var service = web
+    service.plugins[0].name = String(repeating: "long-", count: 20)
+    let text = String(decoding: renderPlugins(service, now: WallTime(nanoseconds: 0), style: style), as: UTF8.self)
+    for line in text.split(separator: "\n") { #expect(line.count <= 60, "\(line)") }
+  }
+}

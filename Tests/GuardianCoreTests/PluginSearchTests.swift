@@ -70,7 +70,9 @@ private struct Trouble {
     #expect(trouble.talk.status.settled && trouble.talk.status.degraded)
     // Five strikes on step restart led to safe mode.
     #expect(trouble.talk.count("strike") == 5)
-    #expect(trouble.talk.occurrences.contains { if case .searchEnded(.found(["p5"], nil), _, _) = $0 { true } else { false } })
+    #expect(
+      trouble.talk.occurrences.contains { if case .searchEnded(.found(["p5"], nil), _, _) = $0 { true } else { false } }
+    )
     #expect(trouble.record["p5"]?.off == .search && trouble.record.all.count == 1)
     // The published figures: 4.9 probes on the average, 6 in 95 of 100 cases.
     #expect((3...8).contains(trouble.probes.count))

@@ -80,6 +80,8 @@ import Testing
       says: ["check that is not passing", "no say yet", "a check has failed, and the run goes on"]),
     Case(bug: .doubleRate, says: ["more starts than", "under way at once"]),
     Case(bug: .noticeFlood, says: ["a flood of notices"]),
+    Case(bug: .wrongSet, says: ["a probe with other plugins than the search has asked for", "a pinned plugin is off"]),
+    Case(bug: .probeCounted, says: ["a probe's death is a strike", "strike 1 on step safe-mode"]),
     Case(bug: .thawed, says: ["during a common cause"]),
     Case(bug: .ownCure, says: ["released by guardian's own restoration"]),
     Case(bug: .emptiedTooSoon, says: ["processes of the run before are left", "is left"]),
@@ -103,6 +105,6 @@ import Testing
 
   @Test func `knows every planted bug by a name for the command line`() {
     for bug in PlantedBug.allCases { #expect(PlantedBug(rawValue: bug.rawValue) == bug) }
-    #expect(PlantedBug.allCases.count == 16)
+    #expect(PlantedBug.allCases.count == 18)
   }
 }

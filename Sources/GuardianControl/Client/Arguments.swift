@@ -200,7 +200,9 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
   if invocation.verb == .crashes { invocation.crashes = try crashes(invocation.names) }
   let named = Array(words.dropFirst())
   if [.plugins, .safeMode, .repair].contains(invocation.verb), let name = named.first {
-    if Invocation.isGroup(name) { throw UsageFault(text: "'\(invocation.verb.rawValue)' is about one service at a time") }
+    if Invocation.isGroup(name) {
+      throw UsageFault(text: "'\(invocation.verb.rawValue)' is about one service at a time")
+    }
     invocation.names = [name]
     switch invocation.verb {
     case .plugins: invocation.plugins = try plugins(named)

@@ -188,7 +188,8 @@ private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> 
 private enum Member: String, CaseIterable {
   case name, description, wanted, phase, step, settled, degraded, pid, run, since, uptime_ms, restarts, strikes
   case strikes_allowed, held, disabled_plugins, next, last_end, reason, type, observe, clears, pending_definition
-  case runbook, contact, log, log_file, status_text, requires, after, groups, waits_for, checks, plugins, stopped_by, notes
+  case runbook, contact, log, log_file, status_text, requires, after, groups, waits_for, checks, plugins, stopped_by,
+    notes
 }
 private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
 
