@@ -413,7 +413,7 @@ final class EvidenceTable {
     let frames = report.backtrace.source == Self.kernelLog ? [] : report.backtrace.frames
     let signature = signature(of: report.end, frames: frames, lastLine: line)
     report.end.signature = signature
-    let finding = Finding(crashClass: finer, signature: signature)
+    var finding = Finding(crashClass: finer, signature: signature)
     if let standing = shell.fleet.standing(of: service) {
       report.stepAfter = standing.step
       report.strikes = standing.strikes
@@ -424,7 +424,6 @@ final class EvidenceTable {
       report.environment = ChildEnvironment.names(spec)
     }
     if let comparison = open.comparison { report.changes = shell.changes.hints(comparison, for: service, report) }
-    var finding = finding
     finding.plugins = hints(report.changes, for: service)
     report.repairs = shell.runs.facts[service]?.repairs ?? ""
     let body = encode(report)
