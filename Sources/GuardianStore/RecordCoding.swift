@@ -561,6 +561,8 @@ extension FieldReader {
 
   private mutating func search() throws(Malformed) -> PluginSearch {
     var search = PluginSearch(toggles: [], since: .zero)
+    // What is not written is nothing.
+    (search.failures, search.starts) = (0, 0)
     while let field = try next() {
       var inner = field.reader
       switch field.tag {

@@ -237,7 +237,7 @@ struct Maker {
   #expect(Mirror(reflecting: ServiceRecord()).children.count == 25)
   #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 20)
   #expect(Mirror(reflecting: PluginIncident(last: .zero)).children.count == 7)
-  #expect(Mirror(reflecting: PluginSearch(toggles: [], since: .zero)).children.count == 15)
+  #expect(Mirror(reflecting: PluginSearch(toggles: [], since: .zero)).children.count == 16)
   #expect(Mirror(reflecting: PluginRecord(name: "")).children.count == 12)
   #expect(Mirror(reflecting: LiveReload(ordered: true, since: .zero, until: .zero)).children.count == 10)
 }

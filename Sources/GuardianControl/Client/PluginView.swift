@@ -26,8 +26,11 @@ package func renderPlugins(_ service: ServiceStatus, now: WallTime, style: Style
   // What nobody has anything in is not shown, and a long name is cut rather than a column lost.
   let shown = widths.indices.filter { column in column < 2 || rows.contains { $0[column].width > 0 } }
   if let width = style.width {
-    let over = shown.reduce(0) { $0 + widths[$1] + 2 } - 2 - width
-    if over > 0 { widths[0] = max(12, widths[0] - over) }
+    // The name first, then what is said in words.
+    for (column, least) in [(0, 12), (5, 6), (0, 6)] {
+      let over = shown.reduce(0) { $0 + widths[$1] + 2 } - 2 - width
+      if over > 0 { widths[column] = max(min(least, widths[column]), widths[column] - over) }
+    }
   }
   var out: [UInt8] = []
   for (index, row) in ([titles] + rows).enumerated() {
