@@ -37,6 +37,8 @@ package enum ServiceEvent: Hashable, Sendable {
   case watchdogSet(RunID, Duration)
   /// MAINPID, proved to be in the run's set: from now on this process's end is told by `ended`.
   case mainMoved(RunID, ProcessIdentity)
+  /// A STATUS= that `plugins.acknowledge` waits for.
+  case pluginsConfirmed(RunID)
   /// The main process is gone. Comes once.
   case ended(RunID, Death)
   /// Nothing of the run's set is left. Comes once, after `ended`; at once where nothing was left over.

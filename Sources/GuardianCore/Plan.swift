@@ -171,6 +171,7 @@ private struct Forecast {
       action = "trial-failed"
       over = true
     case .pluginRetryFailed: action = "plugin-retry-failed"
+    case .pluginsUnconfirmed: action = "plugins-unconfirmed"
     case .searchBegan: action = "search"
     case .searchEnded: action = "search-ended"
     case .released: action = "release"

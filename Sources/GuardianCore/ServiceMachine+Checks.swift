@@ -23,6 +23,8 @@ extension ServiceMachine {
 
   package struct Check: Hashable, Sendable {
     package let spec: CheckSpec
+    /// It confirms that plugins are off, and has no other say.
+    let confirms: Bool
     package var state = CheckState.unknown
     package var since: WallTime
     /// It has been passing at some time of this run.
@@ -38,14 +40,15 @@ extension ServiceMachine {
     package var probe: UInt64?
     /// The clocks stood meanwhile: a bad end of it counts for nothing.
     package var disturbed = false
-    init(_ spec: CheckSpec, since: WallTime, dueAt: Instant) {
+    init(_ spec: CheckSpec, confirms: Bool, since: WallTime, dueAt: Instant) {
       self.spec = spec
+      self.confirms = confirms
       self.since = since
       self.dueAt = dueAt
     }
-    var unhealthy: Bool { state == .failing && bad >= spec.failures }
+    var unhealthy: Bool { !confirms && state == .failing && bad >= spec.failures }
     /// Nothing waits for it any more.
-    var isGoodEnough: Bool { state == .passing || notMade && state == .unknown }
+    var isGoodEnough: Bool { confirms || state == .passing || notMade && state == .unknown }
   }
 
   /// The run whose checks have, or may come to have, a say.
@@ -85,24 +88,26 @@ extension ServiceMachine {
       if let old = health?.run, !unfinished.isEmpty { turn.actions.append(.endProbes(old, unfinished)) }
       health = Health(run: run.id)
     }
-    if let health, !health.checks.elementsEqual(spec.checks, by: { $0.spec == $1 }) {
-      takeUpChecks(of: run, before: health, &turn)
+    let wanted = checksToProbe(run)
+    if let health, !health.checks.elementsEqual(wanted, by: { $0.spec == $1 && $0.confirms == isConfirmation($1) }) {
+      takeUpChecks(wanted, of: run, before: health, &turn)
     }
     probeWhatIsDue(&turn)
   }
 
   /// What is defined as before keeps what is known of it.
-  private mutating func takeUpChecks(of run: Run, before: Health, _ turn: inout Turn) {
+  private mutating func takeUpChecks(_ wanted: [CheckSpec], of run: Run, before: Health, _ turn: inout Turn) {
     var after: [Check] = []
-    for spec in spec.checks {
-      if let same = before.checks.first(where: { $0.spec == spec }) {
+    for spec in wanted {
+      let confirms = isConfirmation(spec)
+      if let same = before.checks.first(where: { $0.spec == spec && $0.confirms == confirms }) {
         after.append(same)
         continue
       }
       // Soon, since readiness and settling wait for it; a settled run, as after an upgrade of guardian, can wait.
       let share = turn.random.share()
       let wait = run.settled ? spec.every * share : Self.soon(spec) * (0.1 + 0.9 * share)
-      after.append(Check(spec, since: turn.now.wall, dueAt: turn.now.monotonic + wait))
+      after.append(Check(spec, confirms: confirms, since: turn.now.wall, dueAt: turn.now.monotonic + wait))
     }
     let kept = after.compactMap(\.probe)
     let unfinished = before.checks.compactMap(\.probe).filter { !kept.contains($0) }
@@ -165,12 +170,13 @@ extension ServiceMachine {
     check.disturbed = false
     if check.state != before {
       check.since = now.wall
-      if check.state == .failing || before == .failing {
+      if !check.confirms, check.state == .failing || before == .failing {
         note(
           .check(run: run, name: check.spec.name, passing: check.state == .passing, said: check.text), &turn)
       }
     }
     self.health?.checks[index] = check
+    if check.confirms, check.state == .passing { pluginsConfirmed(run, &turn) }
     if case .running(let current) = phase, current.id == run, check.unhealthy, !held,
       check.hasPassed || current.settled || health.awaited
     {
@@ -185,7 +191,9 @@ extension ServiceMachine {
     switch phase {
     case .starting(let run):
       // Not by what could not be looked at; the start time-out tells when that is enough.
-      if spec.ready == .check, health.checks.allSatisfy({ $0.state == .passing }) { becameReady(run.id, &turn) }
+      if spec.ready == .check, health.checks.allSatisfy({ $0.confirms || $0.state == .passing }) {
+        becameReady(run.id, &turn)
+      }
     case .running(let run):
       guard health.awaited else { return }
       self.health?.awaited = false
@@ -245,7 +253,8 @@ extension ServiceMachine {
 
   /// For a start time-out: which check it was.
   var unreadyDetail: String {
-    guard spec.ready == .check, let check = health?.checks.first(where: { $0.state != .passing }) else { return "" }
+    guard spec.ready == .check, let check = health?.checks.first(where: { !$0.confirms && $0.state != .passing })
+    else { return "" }
     return "check \(check.spec.name)" + (check.text.isEmpty ? " has not been answered" : ": \(check.text)")
   }
 

@@ -26,8 +26,10 @@ extension ServiceMachine {
 
   /// Before a start is decided.
   mutating func takeUpFoundPlugins() {
-    guard nextFound != nil else { return }
+    guard let found = nextFound?.value else { return }
     spec.process = withFoundPlugins(spec.process)
     nextFound = nil
+    // Where there is nothing at all the directory may just not be mounted.
+    if !found.isEmpty { takeUpPlugins() }
   }
 }

@@ -80,6 +80,7 @@ extension ServiceMachine {
     live.settlesAt = run.settlesAt
     live.readyAt = run.readyAt
     live.settled = run.settled
+    live.confirmed = run.confirmed
     live.watchdog = run.watchdog
     live.clearsAt = run.clearsAt
     live.deescalatesAt = run.deescalatesAt
@@ -325,6 +326,7 @@ extension ServiceMachine {
     run.settlesAt = live.settlesAt
     run.readyAt = live.readyAt
     run.settled = live.settled
+    run.confirmed = live.confirmed
     run.watchdog = live.watchdog
     run.clearsAt = live.clearsAt
     run.deescalatesAt = live.deescalatesAt

@@ -36,7 +36,9 @@ extension ServiceMachine {
 
   /// The service is settled in safe mode; or it has been allowed something that it was waiting for.
   mutating func considerSearch(_ turn: inout Turn) {
-    guard case .running(let run) = phase, run.settled, departure == nil, maySearch(turn) else { return }
+    guard case .running(let run) = phase, run.settled, !isUnconfirmed(run), departure == nil, maySearch(turn) else {
+      return
+    }
     if record.plugins.search != nil { return goOn(&turn) }
     let wanted = record.plugins.searchWanted
     guard wanted || (!record.plugins.searched && spec.plugins.search != .off) else { return }

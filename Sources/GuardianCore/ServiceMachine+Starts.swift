@@ -311,6 +311,7 @@ extension ServiceMachine {
     reason = ""
     save()
     note(.settled(run: run.id, degraded: isDegraded(run)), &turn)
+    if isUnconfirmed(run) { note(.pluginsUnconfirmed(run: run.id, names: run.disabled), &turn) }
     if recovered { notify(.onRecovery, about: 0, reason: "settled", &turn) }
     tendPlugins(&turn)
   }

@@ -96,6 +96,7 @@ extension ServiceMachine {
         "held by \(hold.by) for another \((hold.until - now.boot).rounded.description): neither started, stopped nor repaired"
       )
     }
+    if !brief, let note = confirmationNote { status.notes.append(note) }
     if let reloadFailure { status.notes.append("its last reload failed: \(reloadFailure)") }
     if volatile { status.notes.append("its state could not be saved and is kept in memory only") }
     return status

@@ -190,6 +190,8 @@ package struct ServiceMachine: Hashable, Sendable {
     /// What it had used of the processor when it was measured last, for `plugins.when: idle`.
     var load: Load?
     var beingLookedAt = false
+    /// The service has confirmed that its plugins are off.
+    var confirmed = false
     /// The window is over and a look did not settle it: the next look.
     var lookAgainAt: Instant?
     /// As the process has been told; a reload does not tell it anew.
@@ -411,6 +413,7 @@ extension ServiceMachine {
     case .executableSeen(let identity): executableSeen(identity, &turn)
     case .filesSeen(let sights): filesSeen(sights, &turn)
     case .pluginsFound(let directory, let found): pluginsFound(in: directory, found)
+    case .pluginsConfirmed(let run): pluginsConfirmed(run, &turn)
     case .pluginsSeen(let sights): pluginsSeen(sights, &turn)
     case .resumed(let slept): resumed(slept, &turn)
     case .begin: begin(&turn)

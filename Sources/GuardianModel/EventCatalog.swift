@@ -50,6 +50,7 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
   case pluginsOff = "plugins-off"
   case pluginsOn = "plugins-on"
   case pluginRetryFailed = "plugin-retry-failed"
+  case pluginsUnconfirmed = "plugins-unconfirmed"
   case searchBegan = "search-began"
   case searchSuggested = "search-suggested"
   case probing
@@ -105,6 +106,7 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .pluginsOff: "f336bac6f24d46cc91ad491c96b7aea5"
     case .pluginsOn: "3d57f73e6bd64701a739b3343b9bd91e"
     case .pluginRetryFailed: "5164c922331c4e01830ae0103fba8a78"
+    case .pluginsUnconfirmed: "e2c1c0d9a4f84b0ab3b7c2c65a4f1d37"
     case .searchBegan: "5e8629e3809a4ef7a36630ca24673857"
     case .searchSuggested: "fdfd97b472924451a617b477b314fb10"
     case .probing: "7f32857120ae41a98a8b5b179069e654"
@@ -162,6 +164,7 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .pluginsOff: "plugins are off"
     case .pluginsOn: "plugins are on again"
     case .pluginRetryFailed: "plugins still crash it"
+    case .pluginsUnconfirmed: "that plugins are off is not confirmed"
     case .searchBegan: "searches for the guilty plugin"
     case .searchSuggested: "a plugin is guilty"
     case .probing: "a probe of the search"
@@ -300,6 +303,11 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .pluginsOn:
       """
       It runs with its plugins again.
+      """
+    case .pluginsUnconfirmed:
+      """
+      It was started without @GUARDIAN_PLUGINS@, and what `plugins.acknowledge` names has not confirmed it. What it does
+      now may be what it does with them: look at how they are switched off.
       """
     case .pluginRetryFailed:
       """
@@ -537,6 +545,7 @@ extension Occurrence {
     case .pluginsOff(let names, let retry): return [("plugins", .list(names))] + time("retry_in_ms", retry)
     case .pluginsOn(let names), .pluginsChanged(let names): return [("plugins", .list(names))]
     case .pluginRetryFailed(let next): return time("retry_in_ms", next)
+    case .pluginsUnconfirmed(let id, let names): return [run(id), ("plugins", .list(names))]
     case .searchBegan(let names), .searchSuggested(let names): return [("plugins", .list(names))]
     case .probing(let count, let on, let off, let full):
       return [number("probe", count), ("on", .list(on)), ("plugins", .list(off)), ("full", .flag(full))]

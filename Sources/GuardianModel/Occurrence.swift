@@ -32,6 +32,8 @@ package struct Occurrence: Hashable, Sendable {
     case pluginsOff(names: [String], retryIn: Duration)
     case pluginsOn(names: [String])
     case pluginRetryFailed(nextIn: Duration)
+    /// Its startup window is over, and nothing has confirmed that they are off.
+    case pluginsUnconfirmed(run: RunID, names: [String])
     /// It is settled in safe mode, and one of these is to blame.
     case searchBegan(plugins: [String])
     case searchSuggested(plugins: [String])
@@ -100,6 +102,7 @@ package struct Occurrence: Hashable, Sendable {
     case .pluginsOff: .pluginsOff
     case .pluginsOn: .pluginsOn
     case .pluginRetryFailed: .pluginRetryFailed
+    case .pluginsUnconfirmed: .pluginsUnconfirmed
     case .searchBegan: .searchBegan
     case .searchSuggested: .searchSuggested
     case .probing: .probing
@@ -229,6 +232,8 @@ extension Occurrence {
     case .pluginsOff(let names, let retry):
       return "plugins off: \(list(names)); due again in \(retry.description)"
     case .pluginsOn(let names): return "plugins on again: \(list(names))"
+    case .pluginsUnconfirmed(_, let names):
+      return "it has not confirmed that plugins are off: \(list(names))"
     case .pluginRetryFailed(let next): return "plugins still crash it, off again; due again in \(next.description)"
     case .searchBegan(let names): return "one of \(names.count) plugins is to blame; searching for it"
     case .searchSuggested(let names):

@@ -56,6 +56,8 @@ package struct LiveRun: Hashable, Sendable {
   /// Since when it has been ready.
   package var readyAt: Instant?
   package var settled = false
+  /// It has confirmed that its plugins are off.
+  package var confirmed = false
   /// As the process has been told.
   package var watchdog = Duration.zero
   package var clearsAt: Instant?

@@ -14,7 +14,7 @@ import GuardianModel
 
 /// What the present run has said.
 struct Said: Hashable {
-  var ready = false, reloading = false, stopping = false, store = false
+  var ready = false, reloading = false, stopping = false, store = false, confirmed = false
   /// When the words that have changed something so far will have had their time: as many as `burst` may be ahead of it.
   private var filledAt = Instant(nanoseconds: .min)
 
@@ -109,7 +109,12 @@ extension RunTable {
           // Several that were read at once are one sign of life.
           if !pinged { shell.post(run.service, .watchdogPinged(run.id)) }
           pinged = true
-        case .status(let text): facts.statusText = text
+        case .status(let text):
+          facts.statusText = text
+          if !run.request.disabledPlugins.isEmpty, !facts.said.confirmed, confirms(text, run.service) {
+            facts.said.confirmed = true
+            shell.post(run.service, .pluginsConfirmed(run.id))
+          }
         case .errorNumber(let number): facts.errorNumber = number
         case .store:
           if !facts.said.store {
@@ -122,6 +127,12 @@ extension RunTable {
         }
       }
     }
+  }
+
+  /// What `plugins.acknowledge` waits for.
+  private func confirms(_ status: String, _ service: ServiceID) -> Bool {
+    guard case .status(let wanted)? = shell.fleet.spec(of: service)?.plugins.acknowledge else { return false }
+    return status.hasPrefix(wanted)
   }
 
   private func isHeard(_ pid: Int32, _ uid: UInt32, _ run: Run, _ facts: ServiceFacts) -> Bool {

@@ -138,7 +138,8 @@ extension Occurrence.Kind {
     switch self {
     case .quarantined, .internalError, .stuck, .commonCause: .error
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
-    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .searchBegan, .searchSuggested,
+    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed,
+      .searchBegan, .searchSuggested,
       .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted:
       .warning
     case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning
@@ -158,7 +159,8 @@ extension Occurrence.Kind {
     case .quarantined, .internalError, .stuck, .commonCause: "\u{1B}[31m"
     case .settled(_, let degraded): degraded ? "\u{1B}[35m" : "\u{1B}[32m"
     case .check(_, _, let passing, _): passing ? "" : "\u{1B}[33m"
-    case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed, .searchBegan,
+    case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed, .pluginsUnconfirmed,
+      .searchBegan,
       .searchSuggested, .searchEnded:
       "\u{1B}[35m"
     case .ended, .strike, .lateDeath, .waiting, .observed, .volatile, .reloadFailed, .notCounted: "\u{1B}[33m"

@@ -283,7 +283,7 @@ struct Checker {
         verdicts.append(index)
       }
     // It is in force with the next start, whose request is judged by the definition that it carries.
-    case .pluginsFound: break
+    case .pluginsFound, .pluginsConfirmed: break
     case .resumed:
       for place in models[index].checks.indices {
         models[index].checks[place].disturbed = models[index].checks[place].probe != nil
@@ -1034,8 +1034,8 @@ struct Checker {
       models[index].windowFrom = now
       models[index].underWaySince = nil
     case .reset, .started, .check, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
-      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsChanged, .searchSuggested, .held, .requested, .waiting,
-      .waitingFor, .standingDown,
+      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsUnconfirmed, .pluginsChanged, .searchSuggested, .held,
+      .requested, .waiting, .waitingFor, .standingDown,
       .stuck, .volatile, .resumed, .commonCause, .commonCauseEnded:
       break
     case .searchBegan(let names):

@@ -849,6 +849,7 @@ package struct World {
     case .executableSeen: "executable changed"
     case .filesSeen(let sights):
       "files seen: \(sights.map { "\($0.path) \($0.look)\($0.restored ? " restored" : "")" })"
+    case .pluginsConfirmed(let run): "plugins of \(short(run)) confirmed to be off"
     case .pluginsFound(_, let found): "plugins found: \(found.map(\.name))"
     case .measured(let run, let cpu): "measured \(short(run)): \(cpu?.description ?? "-")"
     case .pluginsSeen(let sights): "plugins seen: \(sights.map { "\($0.path) \($0.look)" })"

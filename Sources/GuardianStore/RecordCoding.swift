@@ -273,6 +273,7 @@ extension FieldWriter {
     process(20, live.leader)
     if let reload = live.reload { message(21) { $0.write(reload) } }
     if let failure = live.reloadFailure { string(22, failure) }
+    if live.confirmed { flag(46, true) }
     if let leaves = live.leaves { unsigned(40, leaves == .restart ? 2 : 1) }
   }
 
@@ -762,6 +763,7 @@ extension FieldReader {
       case 21:
         var inner = field.reader
         live.reload = try inner.liveReload()
+      case 46: live.confirmed = try field.flag()
       case 22: live.reloadFailure = try field.string()
       case 40:
         switch try field.unsigned() {

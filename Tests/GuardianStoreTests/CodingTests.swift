@@ -81,6 +81,7 @@ struct Maker {
     live.wasReady = flag()
     live.settlesAt = maybe { $0.instant() }
     live.settled = flag()
+    live.confirmed = flag()
     live.watchdog = duration()
     live.clearsAt = maybe { $0.instant() }
     live.deescalatesAt = maybe { $0.instant() }
@@ -235,7 +236,7 @@ struct Maker {
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
   #expect(Mirror(reflecting: ServiceRecord()).children.count == 25)
-  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 20)
+  #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 21)
   #expect(Mirror(reflecting: PluginIncident(last: .zero)).children.count == 7)
   #expect(Mirror(reflecting: PluginSearch(toggles: [], since: .zero)).children.count == 16)
   #expect(Mirror(reflecting: PluginRecord(name: "")).children.count == 12)

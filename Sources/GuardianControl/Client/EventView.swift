@@ -36,7 +36,8 @@ package struct EventView {
   private func ink(_ name: String) -> Style.Ink {
     switch EventName(rawValue: name) {
     case .quarantined, .internalError, .stuck, .commonCause: .bad
-    case .ended, .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .searchBegan,
+    case .ended, .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed,
+      .searchBegan,
       .searchSuggested, .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .checkFailing:
       .doubtful
     case .settled, .released: .good
