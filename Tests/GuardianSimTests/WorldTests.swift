@@ -84,7 +84,7 @@ import Testing
     Case(bug: .probeCounted, says: ["a probe's death is a strike", "strike 1 on step safe-mode"]),
     Case(bug: .thawed, says: ["during a common cause"]),
     Case(bug: .ownCure, says: ["released by guardian's own restoration"]),
-    Case(bug: .emptiedTooSoon, says: ["processes of the run before are left", "is left"]),
+    Case(bug: .emptiedTooSoon, says: ["processes of the run before are left", "is left", "set is not empty"]),
     Case(bug: .endlessReload, says: ["two reloads at once", "a reload outlives its run", "a reload that never ends"]),
   ])
   func `catches a bug planted on purpose within a few seeds`(_ c: Case) {
