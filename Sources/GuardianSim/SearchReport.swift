@@ -4,17 +4,24 @@ import GuardianCore
 package struct SearchReport: Sendable {
   package var situations: [[String]], comparison: [[String]]
 
-  /// - Parameters:
-  ///   - incidents: For the comparison; each cell of the other table is played by a fiftieth of them.
+  /// Incidents behind one cell of the first table.
+  package static let runsPerCell = 200
+
+  /// - Parameter incidents: For the comparison.
   package init(incidents: Int, seed: UInt64) {
     let unlimited = CulpritSearch.Budget(probes: 200, failing: 200)
     situations = SearchSituation.all.map { situation in
-      [situation.name]
-        + SearchSituation.sizes.map { toggles in
-          guard situation.culprits < 3 || toggles > 4 else { return "-" }
-          return Self.cell(
-            situation.play(.search(unlimited), toggles: toggles, runs: max(1, incidents / 50), seed: seed))
+      var row = [situation.name], share = 1.0
+      for toggles in SearchSituation.sizes {
+        guard situation.isPlayed(with: toggles) else {
+          row.append("-")
+          continue
         }
+        let tally = situation.play(.search(unlimited), toggles: toggles, runs: Self.runsPerCell, seed: seed)
+        row.append(Self.cell(tally))
+        share = min(share, tally.share)
+      }
+      return row + ["\(Self.text(share * 100, digits: 0)) %"]
     }
     let comparison = SearchComparison(incidents: incidents, seed: seed)
     self.comparison = zip(SearchComparison.methods, comparison.tallies).map { method, tally in
@@ -25,9 +32,9 @@ package struct SearchReport: Sendable {
     }
   }
 
-  /// As the table has it: probes, failing ones, share of correct verified sets.
+  /// As the table has it: probes, and failing ones.
   package static func cell(_ tally: SearchTally) -> String {
-    "\(text(tally.meanProbes)) (\(text(tally.meanFailing))) \(text(tally.share * 100, digits: 0)) %"
+    "\(text(tally.meanProbes)) (\(text(tally.meanFailing)))"
   }
 
   /// Rounded half up, with as many decimals.
@@ -41,7 +48,7 @@ package struct SearchReport: Sendable {
 
   package var lines: [String] {
     [
-      (["culprits"] + SearchSituation.sizes.map { "n = \($0)" }, situations),
+      (["culprits"] + SearchSituation.sizes.map { "n = \($0)" } + ["correct"], situations),
       (["way of searching", "correct", "probes", "failing", "down", "innocent off"], comparison),
     ]
     .flatMap { head, rows in Self.aligned([head] + rows) + [""] }.dropLast()

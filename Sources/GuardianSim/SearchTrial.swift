@@ -167,14 +167,17 @@ package struct SearchSituation: Sendable {
     SearchSituation(name: "one, always", culprits: 1, perMille: 1000),
     SearchSituation(name: "one, in 90 %", culprits: 1, perMille: 900),
     SearchSituation(name: "one, in 70 %", culprits: 1, perMille: 700, failures: 4),
-    SearchSituation(name: "one, in 50 %, 3 of 5 before", culprits: 1, perMille: 500, failures: 3),
-    SearchSituation(name: "one, in 50 %, 5 of 5 before", culprits: 1, perMille: 500),
-    SearchSituation(name: "one, always, with a hint", culprits: 1, perMille: 1000, hinted: true),
+    SearchSituation(name: "one, in 50 %, 3/5", culprits: 1, perMille: 500, failures: 3),
+    SearchSituation(name: "one, in 50 %, 5/5", culprits: 1, perMille: 500),
+    SearchSituation(name: "one, with a hint", culprits: 1, perMille: 1000, hinted: true),
     SearchSituation(name: "two, always", culprits: 2, perMille: 1000),
-    SearchSituation(name: "two, each in 90 %", culprits: 2, perMille: 900),
-    SearchSituation(name: "two together, always", culprits: 2, together: true, perMille: 1000),
+    SearchSituation(name: "two, in 90 % each", culprits: 2, perMille: 900),
+    SearchSituation(name: "two together", culprits: 2, together: true, perMille: 1000),
     SearchSituation(name: "three, always", culprits: 3, perMille: 1000),
   ]
+
+  /// Three of four are no search any more.
+  package func isPlayed(with toggles: Int) -> Bool { culprits < 3 || toggles > 4 }
 
   package func incident(toggles: Int, dice: inout Dice) -> SearchIncident {
     var guilty = ToggleSet.none

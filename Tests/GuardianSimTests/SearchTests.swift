@@ -6,6 +6,7 @@ import Testing
 
 /// How often each cell is played; the long form is exact enough for the last digit.
 private let runs = getenv("GUARDIAN_SEARCHES").flatMap { Int(String(cString: $0)) } ?? 40
+private let isLong = getenv("GUARDIAN_SEARCHES") != nil
 
 @Suite struct `searches for culprits by the thousand` {
   /// A cell of the published table: what it says, and how far off we may be.
@@ -42,6 +43,49 @@ private let runs = getenv("GUARDIAN_SEARCHES").flatMap { Int(String(cString: $0)
     if !cell.failing.isNaN {
       #expect(tally.meanFailing < cell.failing * 1.33 + 0.5, "\(SearchReport.cell(tally))")
     }
-    #expect(tally.share > cell.share - 0.15, "\(SearchReport.cell(tally))")
+    #expect(tally.share > cell.share - 0.15)
+  }
+
+  /// Rows of the manual's tables, by what they begin with.
+  private func manual() throws -> [[String]] {
+    let root = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/")
+    guard let file = fopen(root + "/man/guardian-ladder.7", "r") else { throw NoManual() }
+    defer { fclose(file) }
+    var bytes = [UInt8](repeating: 0, count: 1 << 18)
+    let page = String(decoding: bytes[..<fread(&bytes, 1, bytes.count, file)], as: UTF8.self)
+    return page.split(separator: "\n").filter { $0.hasPrefix(".It \"") }.map { row in
+      row.dropFirst(4).replacing(" Ta ", with: "\t").split(separator: "\t").map { String($0.filter { $0 != "\"" }) }
+    }
+  }
+  struct NoManual: Error {}
+
+  /// The small columns are played anew, the whole tables only on request.
+  @Test func `are what guardian-ladder(7) says they cost`() throws {
+    let manual = try manual()
+    let unlimited = CulpritSearch.Budget(probes: 200, failing: 200)
+    for situation in SearchSituation.all {
+      let row = try #require(manual.first { $0.first == situation.name }, "\(situation.name)")
+      for (column, toggles) in SearchSituation.sizes.enumerated() where toggles <= 8 {
+        guard situation.isPlayed(with: toggles) else { continue }
+        let tally = situation.play(.search(unlimited), toggles: toggles, runs: SearchReport.runsPerCell, seed: 1)
+        #expect(row[column + 1] == SearchReport.cell(tally), "\(situation.name), n = \(toggles)")
+      }
+    }
+  }
+
+  @Test(.enabled(if: isLong, "ten thousand incidents take a minute: GUARDIAN_SEARCHES=200"))
+  func `come out better than halving and one at a time, as guardian-ladder(7) has it`() throws {
+    let manual = try manual()
+    let report = SearchReport(incidents: 10_000, seed: 1)
+    for row in report.situations + report.comparison { #expect(manual.contains(row), "\(row)") }
+  }
+
+  @Test func `end in the right set more often than halving and one at a time, with fewer failing starts`() throws {
+    let tallies = SearchComparison(incidents: 400, seed: 3).tallies
+    let own = try #require(tallies.first)
+    #expect(own.share > 0.85)
+    for other in tallies.dropFirst() { #expect(own.share > other.share + 0.1) }
+    #expect(tallies.last.map { own.meanFailing < $0.meanFailing } ?? false)
+    #expect(own.meanInnocents < 0.1)
   }
 }
