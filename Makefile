@@ -101,7 +101,9 @@ install:
 	for example in $(wildcard etc/services/*.yaml); do \
 	  install -m 644 $$example $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/services || exit 1; \
 	done
-	install -d $(DESTDIR)$(SYSCONFDIR)/guardian/services
+	install -d $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/switches.d
+	install -m 644 etc/switches.d/payments.yaml $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/switches.d
+	install -d $(DESTDIR)$(SYSCONFDIR)/guardian/services $(DESTDIR)$(SYSCONFDIR)/guardian/switches.d
 
 # Build libraries: quick when all is there, installed where that is possible, else named.
 dependencies:

@@ -207,6 +207,18 @@ int guardian_reap(pid_t pid, int wait, struct guardian_end *end) {
 // Without arguments it makes no process anywhere: a kernel that knows it finds them too short.
 int guardian_has_clone3(void) { return syscall(SYS_clone3, NULL, 0) < 0 && errno == EINVAL; }
 
+int guardian_is_local(int descriptor) {
+  // nfs, smb, cifs, smb2, fuse (virtiofs included), 9p, ceph, afs, coda, ocfs2, gfs2, vmhgfs, vboxsf
+  static const uint32_t shared[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42, 0x65735546, 0x01021997, 0x00c36400,
+                                    0x5346414f, 0x73757245, 0x7461636f, 0x01161970, 0xbacbacbc, 0x786f4256};
+  struct statfs system;
+  if (fstatfs(descriptor, &system) < 0) return -errno;
+  for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+    if ((uint32_t)system.f_type == shared[i]) return 0;
+  }
+  return 1;
+}
+
 int guardian_is_cgroup2(int descriptor) {
   struct statfs system;
   if (fstatfs(descriptor, &system) < 0) return -errno;

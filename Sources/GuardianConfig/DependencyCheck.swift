@@ -3,7 +3,7 @@ package import GuardianModel
 /// Another service that a service's file names, and where.
 package struct ServiceReference: Hashable, Sendable {
   package var name: ServiceName
-  /// `requires` or `after`.
+  /// `requires`, `after`, or `fallback`.
   package var key: String
   package var file: String
   package var line: Int, column: Int
@@ -43,6 +43,7 @@ package struct DependencyCheck {
     guard references.contains(where: { !$0.isEmpty }) else { return }
     nameUnknown(known)
     doubt()
+    checkFallbacks()
     for members in tangles() { report(members) }
   }
 
@@ -92,6 +93,39 @@ package struct DependencyCheck {
           diagnostic(
             .warning, at: reference, "'\(reference.name)' has 'start: manual'",
             "'\(specs[place].name)' is started at boot and then waits until somebody starts '\(reference.name)'"))
+      }
+    }
+  }
+
+  /// What runs in another's place is started and stopped with it, and by nothing else that guardian does by itself.
+  private mutating func checkFallbacks() {
+    var taken: [Int: Int] = [:]
+    for (place, list) in edges.enumerated() {
+      for edge in list {
+        let reference = references[place][edge.reference]
+        guard reference.key == "fallback" else { continue }
+        let target = specs[edge.target]
+        if let first = taken[edge.target] {
+          say(
+            place,
+            diagnostic(
+              at: reference, "'\(reference.name)' in 'fallback' stands in for '\(specs[first].name)' already",
+              "the one must have stopped before the other starts, which it cannot for two"))
+        }
+        taken[edge.target] = taken[edge.target] ?? place
+        if target.start != .manual {
+          say(
+            place,
+            diagnostic(
+              at: reference, "'\(reference.name)' in 'fallback' does not have 'start: manual'",
+              "it would run beside '\(specs[place].name)', and not in its place"))
+        } else if target.kind == .task {
+          say(
+            place,
+            diagnostic(
+              .warning, at: reference, "'\(reference.name)' in 'fallback' is a task",
+              "it runs to its end each time that '\(specs[place].name)' is quarantined"))
+        }
       }
     }
   }

@@ -79,6 +79,20 @@ package struct KeyTable: Sendable {
       "output that the disk does not take is dropped and counted, or the service waits", ""),
   ])
 
+  /// switches.d/NAME.yaml.
+  package static let switches = KeyTable([
+    Key(
+      "reason", "text", "", "why, for people", "reason: payments 3.2 empties carts, OPS-123"),
+    Key(
+      "until", "time", "never", "when it ends by itself, as RFC 3339 has it", "until: 2026-12-24T06:00:00Z"),
+    Key("services", "list of services | all", "", "whose plugins, steps or ladder", "services: [web]"),
+    Key("plugins", "list of names | all", "[]", "plugins that are off", "plugins: [payments]"),
+    Key(
+      "steps", "list of restart, repair, safe-mode, quarantine", "[]", "steps that are not taken",
+      "steps: [repair, quarantine]"),
+    Key("ladder", "off", "", "restarted for ever, with backoff, and nothing else", "ladder: off"),
+  ])
+
   /// Keys that make no sense for all services at once.
   package static let notInDefaults = ["command", "description", "requires", "after"]
 
@@ -361,6 +375,9 @@ package struct KeyTable: Sendable {
       "quarantine.retry-after", "duration | never", "15min", "before the first trial start; doubles each time",
       "quarantine: {retry-after: never}"),
     Key("quarantine.max", "duration", "24h", "never longer than this", "quarantine: {max: 2h}"),
+    Key(
+      "quarantine.fallback", "name of a service", "", "what runs in its place meanwhile; it has start: manual",
+      "quarantine: {fallback: web-static}"),
     Key(
       "mode", "enforce | observe", "enforce", "observe: repair, safe mode and quarantine are only logged",
       "mode: observe"),

@@ -763,12 +763,29 @@ struct ServiceDecoder {
       }
     }
     spec.quarantine.max = duration(fields["max"], "'max'", atLeast: .seconds(1)) ?? spec.quarantine.max
+    if let node = fields["fallback"] { spec.quarantine.fallback = fallback(node, of: spec.name) }
     if let first = spec.quarantine.retryAfter, first > spec.quarantine.max {
       fault(
         fields["max"] ?? fields["retry-after"],
         "quarantine 'retry-after' (\(first.description)) is longer than 'max' (\(spec.quarantine.max.description))",
         "the first wait is the shortest")
     }
+  }
+
+  private mutating func fallback(_ node: Node, of service: ServiceName) -> ServiceName? {
+    guard let text = text(node, "'fallback'") else { return nil }
+    guard let name = ServiceName(text) else {
+      wrong(node, "'fallback'", "the name of a service", "1 to 64 of a-z 0-9 . _ @ -")
+      return nil
+    }
+    if name == service {
+      // What all have in common, the one service that it names need not have.
+      if node.file == mainFile { fault(node, "'\(name)' cannot be its own 'fallback'", "it is what runs in its place") }
+      return nil
+    }
+    references.append(
+      ServiceReference(name: name, key: "fallback", file: node.file, line: node.line, column: node.column))
+    return name
   }
 
   private mutating func logTarget(_ node: Node) -> LogTarget? {

@@ -96,6 +96,25 @@ package func encode(_ s: ServiceStatus, brief: Bool, into json: inout JSONWriter
   encode(s.plugins, into: &json)
   json.key("stopped_by")
   if s.stoppedBy.isEmpty { json.null() } else { json.string(s.stoppedBy) }
+  json.key("fallback")
+  if let fallback = s.fallback { json.string(fallback) } else { json.null() }
+  json.key("stands_in_for")
+  json.strings(s.standsInFor)
+  json.key("switches")
+  json.beginArray()
+  for one in s.switches {
+    json.beginObject()
+    json.key("what")
+    json.string(one.what)
+    json.key("reason")
+    json.string(one.reason)
+    json.key("until")
+    if let until = one.until { json.time(until) } else { json.null() }
+    json.key("file")
+    json.string(one.file)
+    json.endObject()
+  }
+  json.endArray()
   json.key("notes")
   json.strings(s.notes)
   json.endObject()

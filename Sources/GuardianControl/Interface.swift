@@ -43,6 +43,9 @@ package let supervisorInterface = """
     partner: ?string
   )
 
+  # What a file of switches.d turns off for a service on this host; 'until' is null where it ends with its file only.
+  type Switch (what: string, reason: string, until: ?string, file: string)
+
   # One service. A list has all members, a brief list only 'name' and what is not as usual, which is: running, settled,
   # wanted up, on step restart, without strikes.
   type Service (
@@ -81,6 +84,9 @@ package let supervisorInterface = """
     checks: ?[]Check,
     plugins: ?[]Plugin,
     stopped_by: ?string,
+    fallback: ?string,
+    stands_in_for: ?[]string,
+    switches: ?[]Switch,
     notes: ?[]string
   )
 
@@ -167,6 +173,16 @@ package let supervisorInterface = """
 
   # What would happen, and when, if the service kept dying; from its present state, or from zero.
   method Plan(name: string, from_start: ?bool) -> (name: string, entries: []PlanEntry)
+
+  # A walk along a throw-away copy of the service's ladder, from zero and without any delay: it dies as 'cause' says (exit:N,
+  # signal:NAME or oom; exit:1 where nothing is said), at most 'crashes' times (100), and the walk ends in quarantine. Its
+  # record and its history know nothing of it. With 'with_repairs' the repairs are really run, with GUARDIAN_DRILL=1, one
+  # reply for what each comes to: call it with 'more'. 'failed' counts those that have failed. It ends with its client.
+  method Drill(name: string, crashes: ?int, cause: ?string, with_repairs: ?bool) -> (
+    name: string,
+    entries: []PlanEntry,
+    failed: int
+  )
 
   # A death that nobody asked for. 'count' is how often its like was seen: the same service and signature; 'first' and
   # 'last' say when.

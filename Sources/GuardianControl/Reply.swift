@@ -98,6 +98,19 @@ package enum Reply {
     message(into: &bytes) { json in encodePlan(name: name, entries: entries, into: &json) }
   }
 
+  /// Lines of a drill.
+  ///
+  /// - Parameter failed: So many of its repairs have failed up to now.
+  package static func drill(
+    name: String, entries: [PlanEntry], failed: Int, continues: Bool, into bytes: inout [UInt8]
+  ) {
+    message(into: &bytes, continues: continues) { json in
+      encodePlan(name: name, entries: entries, into: &json)
+      json.key("failed")
+      json.integer(failed)
+    }
+  }
+
   /// The parameters of `plan`'s reply as one bare JSON object, which is what `guardian --plan NAME` prints.
   package static func planObject(name: String, entries: [PlanEntry]) -> [UInt8] {
     var json = JSONWriter()

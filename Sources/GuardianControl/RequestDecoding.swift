@@ -137,6 +137,21 @@ private func supervisorCall(
   case "Plan":
     try only(p, ["name", "from_start"])
     return .plan(name: try text(p, "name"), fromStart: try flag(p, "from_start", default: false))
+  case "Drill":
+    try only(p, ["name", "crashes", "cause", "with_repairs"])
+    var drill = DrillRequest()
+    if let crashes = p?["crashes"], !crashes.isNull {
+      guard let number = crashes.integer, (1...Int64(DrillCause.mostCrashes)).contains(number) else {
+        throw .invalidParameter("crashes")
+      }
+      drill.crashes = Int(number)
+    }
+    if let cause = p?["cause"], !cause.isNull {
+      guard let known = cause.string.flatMap({ DrillCause($0) }) else { throw .invalidParameter("cause") }
+      drill.cause = known
+    }
+    drill.withRepairs = try flag(p, "with_repairs", default: false)
+    return .drill(name: try text(p, "name"), drill)
   case "Crashes":
     try only(p, ["name"])
     return .crashes(name: p?["name"].map { $0.isNull } ?? true ? nil : try text(p, "name"))

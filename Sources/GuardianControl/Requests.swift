@@ -25,6 +25,8 @@ package enum ControlRequest: Hashable, Sendable {
   /// Guardian trusts itself again after faults of its own.
   case resetGuardian
   case plan(name: String, fromStart: Bool)
+  /// A walk along a copy of the ladder; with repairs, those are really run.
+  case drill(name: String, DrillRequest)
   /// The newest crash reports, of one service or of all.
   case crashes(name: String?)
   /// One report, by the beginning of its id.
@@ -38,6 +40,7 @@ package enum ControlRequest: Hashable, Sendable {
   package var changesSomething: Bool {
     switch self {
     case .list, .plan, .crashes, .crash, .events, .summary, .version, .reload(.dryRun): false
+    case .drill(_, let drill): drill.withRepairs
     case .start, .stop, .restart, .release, .reset, .hold, .reload, .reloadService, .upgrade, .resetGuardian, .plugins,
       .safeMode, .repair:
       true
@@ -58,6 +61,14 @@ package struct EventsRequest: Hashable, Sendable {
     self.after = after
     self.follow = follow
   }
+}
+
+package struct DrillRequest: Hashable, Sendable {
+  package var cause = DrillCause.usual
+  /// 1 … `DrillCause.mostCrashes`.
+  package var crashes = DrillCause.usualCrashes
+  package var withRepairs = false
+  package init() {}
 }
 
 package enum ReloadMode: Hashable, Sendable {

@@ -12,6 +12,8 @@ package struct Fleet: Sendable {
     case allStopped
     /// Several services began to loop at once, and escalation is frozen; nil: that is over.
     case commonCause(CommonCause?)
+    /// What has happened to none of the services, or to many of them.
+    case record(Occurrence)
   }
 
   /// What an operator's request came to.
@@ -47,6 +49,9 @@ package struct Fleet: Sendable {
   private var lineIsMoving = false
   private var causes = CommonCauseWatch()
 
+  private var board = SwitchBoard()
+  private var fallbacks = Fallbacks()
+
   private enum Shutdown { case no, going, done }
 
   private struct Waiter {
@@ -74,12 +79,15 @@ package struct Fleet: Sendable {
     startOrder.append(0)
     if shutdown != .no { machines[index]?.shuttingDown = true }
     machines[index]?.guardianObserving = observing
+    machines[index]?.switches = board.switches(of: spec.name)
     number(spec.name, index)
     if machines[index]?.isSuspect ?? false { care.suspects.append(index) }
     schedule(index, machines[index]?.nextDeadline ?? (nil, nil))
     tallies.append(machines[index]?.tally ?? Tally(word: .stopped, held: false, waitsForOthers: false))
     dependencies.added(index, named: spec.name)
     defineDependencies(of: index)
+    fallbacks.define(index, spec.quarantine.fallback)
+    if !fallbacks.isEmpty { fallbacks.noteChanged(index, spec.name) }
     followUp(now: now)
     return ServiceID(index)
   }
@@ -93,7 +101,11 @@ package struct Fleet: Sendable {
     let id = add(spec, record: nil, now: now)
     guard let stored else { return id }
     var turn = newTurn(now)
+    // They may have come since it was stored, so that they are applied to what it was doing then.
+    let switches = machines[id.index]?.switches ?? .none
+    machines[id.index]?.switches = .none
     machines[id.index]?.restore(stored, &turn)
+    machines[id.index]?.switched(switches, &turn)
     if machines[id.index]?.isSuspect ?? false { care.suspects.append(id.index) }
     absorb(&turn, id.index)
     return id
@@ -144,7 +156,7 @@ package struct Fleet: Sendable {
   package func machine(of id: ServiceID) -> ServiceMachine? { machine(id.index) }
   /// Where the service stands on its ladder, and why.
   package func standing(of id: ServiceID) -> (step: Step, strikes: Int, allowed: Int, reason: String)? {
-    machine(id.index).map { ($0.record.step, $0.record.strikes, $0.spec.strikesAllowed(on: $0.record.step), $0.reason) }
+    machine(id.index).map { ($0.record.step, $0.record.strikes, $0.strikesAllowed(on: $0.record.step), $0.reason) }
   }
 
   private func machine(_ index: Int) -> ServiceMachine? {
@@ -276,6 +288,59 @@ package struct Fleet: Sendable {
     }
   }
 
+  // MARK: Switches
+
+  /// These are there now, one for each file of `switches.d`; takes effect at once. Those of which the time is over are not in
+  /// force, and stay so.
+  package mutating func setSwitches(_ switches: [Switch], now: Now) { tell(board.set(switches, now: now), now) }
+
+  /// In force, by the files' names.
+  package var switches: [Switch] { board.inForce }
+
+  /// It has strikes, or stands above step restart.
+  package func isInTrouble(_ id: ServiceID) -> Bool {
+    guard machines.indices.contains(id.index) else { return false }
+    return (machines[id.index]?.record.strikes ?? 0) > 0 || (machines[id.index]?.record.step ?? .restart) > .restart
+  }
+
+  /// A start that has been asked for and not come about yet, as it is to be now: switches may have come since it was decided.
+  ///
+  /// - Returns: Nil where nothing has changed, or where the start is over.
+  package mutating func amendStart(_ run: RunID, of id: ServiceID, now: Now) -> StartRequest? {
+    guard machines.indices.contains(id.index), machines[id.index] != nil else { return nil }
+    var amended: StartRequest?
+    take(id.index, now: now) { amended = $0.amendStart(run, &$1) }
+    return amended
+  }
+
+  /// So many services are told of one by one; more of them have one event together.
+  private static let toldOneByOne = 16
+
+  private mutating func tell(_ news: [SwitchBoard.News], _ now: Now) {
+    guard !news.isEmpty else { return }
+    revision &+= 1
+    for one in news {
+      let kind: Occurrence.Kind, services: Switch.Services
+      switch one {
+      case .inForce(let value):
+        kind = .switchInForce(file: value.file, what: value.what, reason: value.reason, until: value.until)
+        services = value.services
+      case .over(let value, let why):
+        kind = .switchOver(file: value.file, what: value.what, why: why)
+        services = value.services
+      }
+      var told: [ServiceName] = []
+      if case .named(let names) = services { told = names.filter { numbers[$0] != nil } }
+      if told.isEmpty || told.count > Self.toldOneByOne { told = [Occurrence.guardian] }
+      for name in told { output.append(.record(Occurrence(service: name, at: now.wall, kind: kind))) }
+    }
+    for index in machines.indices {
+      guard let name = machines[index]?.spec.name else { continue }
+      let switches = board.switches(of: name)
+      if machines[index]?.switches != switches { take(index, now: now) { $0.switched(switches, &$1) } }
+    }
+  }
+
   // MARK: Events, orders, time
 
   package mutating func handle(_ event: ServiceEvent, for id: ServiceID, now: Now) {
@@ -288,12 +353,14 @@ package struct Fleet: Sendable {
     if isLinked, dependencies.hasRequirements(id.index) {
       machines[id.index]?.sharesBlame = dependencies.sharesBlame(id.index, now: now.monotonic)
     }
+    if case .begin = event { beginAsFallback(id.index, now: now) }
     var turn = newTurn(now)
     machines[id.index]?.handle(event, &turn)
     absorb(&turn, id.index)
     switch event {
     case .defined:
       defineDependencies(of: id.index)
+      fallbacks.define(id.index, machines[id.index]?.spec.quarantine.fallback)
       followUp(now: now)
     case .removed where isLinked: dismissDependents(of: id.index, now: now)
     case .ended where isLinked: excuseDependents(of: id.index, now: now)
@@ -380,6 +447,11 @@ package struct Fleet: Sendable {
       deadlinesPassed &+= 1
       commonCauseEnded(cause.services.first, now)
     }
+    if !board.isEmpty {
+      let isDue = board.nextDue.map { $0 <= now.boot } ?? false
+      tell(board.passTime(now: now), now)
+      if isDue { deadlinesPassed &+= 1 }
+    }
     // Each service may have a few deadlines due at once; more than that in one turn would be a machine running in
     // circles, which must cost one service its pace and not the loop its life.
     var left = 4 * machines.count + 4
@@ -404,7 +476,8 @@ package struct Fleet: Sendable {
     }
     return (
       earlier(monotonicDue.first.map { Instant(nanoseconds: $0.due) }, shutdown == .no ? governor.nextDue : nil),
-      earlier(bootDue.first.map { BootInstant(nanoseconds: $0.due) }, causes.current?.until)
+      earlier(
+        earlier(bootDue.first.map { BootInstant(nanoseconds: $0.due) }, causes.current?.until), board.nextDue)
     )
   }
 
@@ -430,6 +503,8 @@ package struct Fleet: Sendable {
     meet(turn.milestones, index)
     if forgotten {
       causes.forget(index)
+      fallbacks.define(index, nil)
+      if let name = machines[index]?.spec.name, !fallbacks.isEmpty { fallbacks.noteChanged(index, name) }
       if let name = machines[index]?.spec.name, numbers[name] == index { number(name, nil) }
       machines[index] = nil
       dependencies.forget(index)
@@ -437,6 +512,7 @@ package struct Fleet: Sendable {
         output.append(.answer(waiter.request, .failed(reason: "the service was removed")))
       }
     }
+    if !forgotten, !fallbacks.isEmpty, let name = machines[index]?.spec.name { fallbacks.noteChanged(index, name) }
     schedule(index, forgotten ? (nil, nil) : turn.due)
     if let tally = turn.tally { tallies[index] = tally }
     if dependencies.concerns(index) {
@@ -477,7 +553,12 @@ package struct Fleet: Sendable {
     guard !followsUp else { return }
     followsUp = true
     defer { followsUp = false }
-    while let index = dependencies.next() {
+    while true {
+      guard let index = dependencies.next() else {
+        guard let name = fallbacks.next() else { break }
+        lookAtFallback(name, now: now)
+        continue
+      }
       guard machines[index] != nil else { continue }
       let obstacle = dependencies.obstacle(of: index), mustGoLast = dependencies.mustGoLast(index)
       let changed = machines[index]?.obstacle != obstacle || machines[index]?.mustGoLast != mustGoLast
@@ -504,6 +585,58 @@ package struct Fleet: Sendable {
     machine.close(&turn)
     machines[index] = machine
     absorb(&turn, index)
+  }
+
+  // MARK: Fallbacks
+
+  /// Starts it where somebody needs it, stops it where nobody does, and lets those go on that have waited for its end.
+  private mutating func lookAtFallback(_ name: ServiceName, now: Now) {
+    let users = fallbacks.users(of: name)
+    var needed: ServiceName?
+    var comes = false, isNew = false
+    for user in users {
+      guard machines[user]?.needsFallback(now.boot) ?? false else {
+        fallbacks.served.remove(user)
+        continue
+      }
+      needed = needed ?? machines[user]?.spec.name
+      guard let machine = machines[user], machine.begun, !fallbacks.served.contains(user) else { continue }
+      comes = true
+      isNew = isNew || machine.quarantinedNow
+    }
+    if let index = numbers[name], let machine = machines[index], machine.begun, shutdown == .no, !machine.removed {
+      if let needed {
+        if comes {
+          for user in users where machines[user]?.needsFallback(now.boot) ?? false {
+            fallbacks.served.insert(user)
+            machines[user]?.quarantinedNow = false
+          }
+          // An operator's stop holds until there is another quarantine.
+          if machine.record.wanted == .down, isNew || machine.record.stoppedBy.isEmpty {
+            take(index, now: now) { $0.standIn(for: needed, &$1) }
+            pullUp(for: index, by: "the quarantine of \(needed)", now: now)
+          }
+        }
+      } else if machine.record.standsIn, !machine.held {
+        take(index, now: now) { $0.standAside(&$1) }
+        dismissDependents(of: index, now: now)
+      }
+    }
+    let lives = numbers[name].flatMap { machines[$0]?.livesAsFallback } ?? false
+    for user in users where machines[user] != nil {
+      machines[user]?.fallbackRuns = lives ? name : nil
+      if !lives, machines[user]?.waitsForFallback ?? false { take(user, now: now) { $0.fallbackStopped(&$1) } }
+    }
+  }
+
+  /// One that has stood in before guardian's start, and for nobody now, is not started again.
+  private mutating func beginAsFallback(_ index: Int, now: Now) {
+    guard machines[index]?.record.standsIn ?? false, machines[index]?.isBusy == false,
+      let name = machines[index]?.spec.name
+    else { return }
+    let users = fallbacks.users(of: name)
+    if users.contains(where: { machines[$0]?.needsFallback(now.boot) ?? false }) { return }
+    machines[index]?.noLongerStandsIn()
   }
 
   /// It is being stopped by order: whatever requires it goes first, stays wanted, and waits.
@@ -556,7 +689,9 @@ package struct Fleet: Sendable {
 
   /// `waits for db (stopped) and cache (backing-off)`.
   private func waitingSentence(_ index: Int) -> String {
-    guard let obstacle = machines[index]?.obstacle else { return "" }
+    guard let obstacle = machines[index]?.obstacle else {
+      return machines[index]?.fallbackRuns.map { "waits until its fallback \($0) has stopped" } ?? ""
+    }
     let awaited = dependencies.awaited(by: index, obstacle.kind)
     var parts = awaited.prefix(3).map { name, service in
       "\(name) (\(service.flatMap { machines[$0] }?.wordForOthers ?? "without a valid definition"))"
@@ -710,6 +845,20 @@ package struct Fleet: Sendable {
       status.notes.append(
         "common cause: \(cause.sentence); no step up for another \((cause.until - now.boot).rounded.description)")
     }
+    if !fallbacks.isEmpty, let machine = machines[id.index] {
+      if let fallback = fallbacks.fallback(of: id.index) {
+        status.fallback = fallback.text
+        if numbers[fallback] == nil {
+          status.notes.append("its fallback \(fallback) has no valid definition, so that nothing runs in its place")
+        }
+      }
+      if machine.record.standsIn {
+        status.standsInFor = fallbacks.users(of: machine.spec.name).compactMap { user in
+          machines[user].flatMap { $0.needsFallback(now.boot) ? $0.spec.name.text : nil }
+        }
+      }
+      if machine.waitsForOthers, machine.obstacle == nil { status.reason = waitingSentence(id.index) }
+    }
     guard dependencies.concerns(id.index), let machine = machines[id.index] else { return status }
     if machine.waitsForOthers {
       status.reason = waitingSentence(id.index)
@@ -749,9 +898,11 @@ package struct Fleet: Sendable {
   }
 
   /// The same from zero.
-  package static func plan(_ spec: ServiceSpec) -> [PlanEntry] {
+  package static func plan(_ spec: ServiceSpec, switches: [Switch] = []) -> [PlanEntry] {
     let now = Now(monotonic: .zero, boot: .zero, wall: WallTime(nanoseconds: 0))
-    return GuardianCore.plan(ServiceMachine(spec, record: nil, now: now), now: now)
+    var machine = ServiceMachine(spec, record: nil, now: now)
+    machine.switches = Switches(switches.filter { $0.concerns(spec.name) })
+    return GuardianCore.plan(machine, now: now)
   }
 }
 

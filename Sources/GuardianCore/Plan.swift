@@ -14,19 +14,34 @@ func plan(_ machine: ServiceMachine, now: Now) -> [PlanEntry] {
   }
 }
 
-private struct Forecast {
+struct Forecast {
   static let lines = 64
+  /// What makes it a drill: it is told how it dies and how often, ends in quarantine, and waits for its repairs to be run.
+  struct Rules {
+    var death: Death?
+    var crashes = Int.max
+    var endsInQuarantine = false
+    var waitsForRepairs = false
+    var lines = Forecast.lines
+    var seed: (UInt64, UInt64, UInt64, UInt64) = (1, 2, 3, 4)
+  }
+  private let rules: Rules
+  private var deaths = 0
+  /// A repair that is to be run before it can go on.
+  private(set) var awaited: HookRequest?
   private(set) var entries: [PlanEntry] = []
   private var machine: ServiceMachine
   private var now: Now
   private let begin: Now
-  private var random = Randomness(seed: (1, 2, 3, 4))
+  private var random: Randomness
   private var pending: [ServiceEvent] = []
-  private var over = false
+  private(set) var over = false
   /// What the evidence of the next deaths says: what it said of the last one.
   private var finding = Finding()
 
-  init(_ machine: ServiceMachine, now: Now, share: Double) {
+  init(_ machine: ServiceMachine, now: Now, share: Double, rules: Rules = Rules()) {
+    self.rules = rules
+    random = Randomness(seed: rules.seed)
     self.machine = machine
     self.now = now
     begin = now
@@ -37,12 +52,14 @@ private struct Forecast {
     // Others are as they should be: the plan is about this one's own deaths.
     let waits = machine.waitsForOthers ? machine.obstacle : nil
     self.machine.obstacle = nil
+    self.machine.fallbackRuns = nil
+    self.machine.waitsForFallback = false
     self.machine.mustGoLast = false
     if let waits {
       entries.append(
         PlanEntry(
           earliest: .zero, latest: .zero, action: "wait", step: machine.record.step, strikes: machine.record.strikes,
-          strikesAllowed: machine.spec.strikesAllowed(on: machine.record.step), text: waits.text + "; from then on"))
+          strikesAllowed: machine.strikesAllowed(on: machine.record.step), text: waits.text + "; from then on"))
       give { machine, turn in machine.neighboursChanged(&turn) }
     }
     play()
@@ -71,17 +88,30 @@ private struct Forecast {
     case .waiting: if machine.inLine != nil { give { machine, turn in machine.startFromLine(&turn) } }
     case .backingOff, .quarantined: break
     }
+    goOn()
+  }
+
+  private mutating func goOn() {
     // A plan is bounded by its lines; the second bound is for a machine that would make none.
     var turns = 0
-    while !over, entries.count < Self.lines, turns < 10_000 {
+    while !over, awaited == nil, entries.count < rules.lines, turns < 10_000 {
       turns += 1
       if pending.isEmpty {
-        guard advance() else { return }
+        guard advance() else { break }
       } else {
         let event = pending.removeFirst()
         give { machine, turn in machine.handle(event, &turn) }
       }
     }
+    if awaited == nil { over = true }
+  }
+
+  /// The repair that was awaited has been run.
+  mutating func repairEnded(_ result: HookResult) {
+    guard let hook = awaited else { return }
+    awaited = nil
+    pending.append(.hookEnded(hook.id, result))
+    goOn()
   }
 
   /// To the next deadline, whichever clock it is on. False where nothing more will happen by itself.
@@ -106,8 +136,13 @@ private struct Forecast {
   private mutating func perform(_ action: Action) {
     switch action {
     case .save(_, let ticket): pending.append(.saved(ticket))
-    case .spawn(let request): begun(request.run)
-    case .runHook(let hook): pending.append(.hookEnded(hook.id, .succeeded))
+    case .spawn(let request): if deaths < rules.crashes { begun(request.run) } else { over = true }
+    case .runHook(let hook):
+      if rules.waitsForRepairs, case .repair = hook.purpose {
+        awaited = hook
+        break
+      }
+      pending.append(.hookEnded(hook.id, .succeeded))
     case .record(let occurrence): write(occurrence)
     case .look(let run): pending.append(.looked(run, .alive))
     // As the last time: the next death looks the same.
@@ -118,7 +153,7 @@ private struct Forecast {
   }
 
   private mutating func begun(_ run: RunID) {
-    if case .exec(let failure)? = machine.record.lastEnd?.cause {
+    if rules.death == nil, case .exec(let failure)? = machine.record.lastEnd?.cause {
       pending.append(.spawnFailed(run, failure))
     } else {
       pending.append(.spawned(run, pid: 0, executable: nil))
@@ -129,6 +164,11 @@ private struct Forecast {
   /// The way it died the last time, so that the class and the repairs' `on:` are the right ones.
   private mutating func die(_ run: RunID) {
     // Else with the first exit code that the definition takes for a plain crash.
+    deaths += 1
+    if let death = rules.death {
+      pending.append(.ended(run, death))
+      return pending.append(.emptied(run))
+    }
     let spec = machine.spec
     let plain = (1...125).first { $0 != 78 && !spec.successExit.contains($0) && !spec.fatalExit.contains($0) }
     var status = ExitStatus.code(plain ?? 1)
@@ -166,7 +206,12 @@ private struct Forecast {
     case .beforeStart: (action, text) = ("before-start", "before-start")
     case .pluginsOff: action = "plugins-off"
     case .pluginsOn: action = "plugins-on"
-    case .quarantined: action = "quarantine"
+    case .quarantined:
+      action = "quarantine"
+      if rules.endsInQuarantine { over = true }
+    case .repairEnded(_, let name, let result):
+      guard rules.waitsForRepairs else { return }
+      (action, text) = ("repair-ended", "repair \(name) \(result.description)")
     case .trialFailed:
       action = "trial-failed"
       over = true
@@ -181,20 +226,22 @@ private struct Forecast {
     case .observed: action = "observe"
     case .notCounted: (action, text) = ("death", "dies: " + text)
     case .probing, .probed, .pluginRestart, .pluginsChanged, .searchSuggested, .ready, .check, .settled, .ended,
-      .waitingFor, .standingDown, .deescalated, .backingOff,
-      .repairEnded, .beforeStartEnded, .held, .reset, .requested, .stopped, .stuck, .volatile, .resumed, .internalError,
+      .waitingFor, .standingDown, .deescalated, .backingOff, .beforeStartEnded, .held, .reset, .requested, .stopped,
+      .stuck, .volatile, .resumed, .internalError,
       .commonCause,
       .commonCauseEnded:
       return
     case .reloading, .reloaded, .reloadFailed, .leaving, .watchdogSet, .mainMoved:
       return
+    case .stepSwitchedOff: action = "switched-off"
+    case .switchInForce, .switchOver, .switchBroken: return
     }
-    guard entries.count < Self.lines else { return }
+    guard entries.count < rules.lines else { return }
     let at = now.boot - begin.boot
     entries.append(
       PlanEntry(
         earliest: at, latest: at, action: action, step: step ?? machine.record.step,
         strikes: strikes?.0 ?? machine.record.strikes,
-        strikesAllowed: strikes?.1 ?? machine.spec.strikesAllowed(on: machine.record.step), text: text))
+        strikesAllowed: strikes?.1 ?? machine.strikesAllowed(on: machine.record.step), text: text))
   }
 }

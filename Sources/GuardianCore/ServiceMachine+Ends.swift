@@ -379,12 +379,11 @@ extension ServiceMachine {
     record.strikeSignatureBefore = record.strikeSignature
     record.strikeSignature = nil
     let step = record.step
-    let allowed = spec.strikesAllowed(on: step)
+    let allowed = strikesAllowed(on: step)
     note(.strike(step: step, count: record.strikes, allowed: allowed), &turn)
     reason =
       end.description + (end.hadBegun ? " after \(end.uptime.description)" : "") + (detail.isEmpty ? "" : "; " + detail)
-    guard allowed > 0 else { return backOff(then: .act, &turn) }
-    let up = spec.step(after: step)
+    guard allowed > 0, let up = self.step(after: step) else { return backOff(then: .act, &turn) }
     // Plain restarts cannot cure these classes, so none is wasted on them where a better step is to be had.
     let hopeless = step == .restart && end.crashClass.survivesRestart && up.step < .quarantine
     guard record.strikes >= allowed || hopeless else { return backOff(then: .act, &turn) }
@@ -404,6 +403,7 @@ extension ServiceMachine {
     record.strikes = 0
     if !observing { record.triesOnStep = 0 }
     note(.escalated(from: from, to: to, skipped: skipped), &turn)
+    noteSwitchedOff(skipped, &turn)
     notify(
       .onEscalation, about: Self.sameness(from, to),
       reason: "step \(from.rawValue) → \(to.rawValue): \(end.description)", &turn)
@@ -422,6 +422,7 @@ extension ServiceMachine {
       note(.observed(would: .quarantine), &turn)
       return backOff(then: .start, &turn)
     }
+    guard mayBeQuarantined(why, &turn) else { return }
     let delay = spec.quarantine.retryAfter.map { first in
       record.trialDelay.map { min($0 * 2, spec.quarantine.max) } ?? first
     }
@@ -433,6 +434,7 @@ extension ServiceMachine {
     record.quarantine = Quarantine(
       since: turn.now.wall, reason: why, nextTrial: delay.map { turn.now.boot + $0 })
     phase = .quarantined
+    quarantinedNow = true
     reason = why
     save()
     note(.quarantined(reason: why, trialIn: delay), &turn)

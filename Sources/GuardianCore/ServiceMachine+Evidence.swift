@@ -68,14 +68,13 @@ extension ServiceMachine {
   /// A plain restart that cannot help is not made where a better step is to be had.
   private mutating func reconsider(_ turn: inout Turn) {
     guard record.step == .restart, record.strikes > 0, !turn.frozen, case .backingOff(_, .act) = phase,
-      let end = record.lastEnd, spec.strikesAllowed(on: .restart) > 0
+      let end = record.lastEnd, strikesAllowed(on: .restart) > 0
     else { return }
     let again =
       record.strikes > 1 && record.strikeSignature != nil
       && record.strikeSignature == record.strikeSignatureBefore
     guard end.crashClass.survivesRestart || (again && end.crashClass.isDeterministic) else { return }
-    let up = spec.step(after: .restart)
-    guard up.step < .quarantine else { return }
+    guard let up = step(after: .restart), up.step < .quarantine else { return }
     escalate(from: .restart, to: up.step, skipped: up.skipped, end, &turn)
   }
 }

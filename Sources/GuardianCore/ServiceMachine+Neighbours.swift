@@ -9,7 +9,11 @@ extension ServiceMachine {
 
   /// It waits for others to start.
   package var waitsForOthers: Bool {
-    if case .waiting(.distantFuture, _, _) = phase { obstacle != nil && inLine == nil } else { false }
+    if case .waiting(.distantFuture, _, _) = phase {
+      (obstacle != nil || waitsForFallback) && inLine == nil
+    } else {
+      false
+    }
   }
 
   package var standing: Standing {
@@ -97,7 +101,7 @@ extension ServiceMachine {
     let before = phase.name
     switch phase {
     case .waiting(.distantFuture, _, let kind):
-      if obstacle == nil, inLine == nil, mayStart, begun {
+      if obstacle == nil, !waitsForFallback, inLine == nil, mayStart, begun {
         careful = startIsAnOrder
         start(kind, byOperator: startIsAnOrder, &turn)
       }
@@ -111,7 +115,7 @@ extension ServiceMachine {
   /// Whether `neighboursChanged` would do anything, or move a deadline.
   var heedsNeighbours: Bool {
     switch phase {
-    case .waiting(.distantFuture, _, _): obstacle == nil
+    case .waiting(.distantFuture, _, _): obstacle == nil && !waitsForFallback
     case .starting, .running: departure != nil && !mustGoLast
     case .quarantined: true
     case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping: false

@@ -58,6 +58,11 @@ extension ServiceMachine {
   mutating func orderStart(by: String, _ turn: inout Turn) -> Expectation {
     guard !shuttingDown, !removed else { return .inVain(reason: goingDown) }
     want(.up)
+    // Whoever else wants it: it is not there for another's quarantine only.
+    if !by.isEmpty, record.standsIn {
+      record.standsIn = false
+      save()
+    }
     careful = true
     switch phase {
     case .running:
@@ -107,6 +112,7 @@ extension ServiceMachine {
 
   private mutating func orderStop(untilBoot: Bool, by: String, _ turn: inout Turn) -> Expectation {
     want(.down, untilBoot: untilBoot, by: by)
+    record.standsIn = false
     switch phase {
     case .stopped, .finished:
       reason = ""
@@ -321,18 +327,8 @@ extension ServiceMachine {
     if record.quarantine == nil, record.step > .restart {
       if before.mode == .observe, !observing {
         freshLadder()
-      } else if !spec.escalation.enabled {
-        // Restarts for ever. Plugins that are off stay so until they are due.
-        record.step = .restart
-        record.strikes = 0
-        record.triesOnStep = 0
-        record.trialDelay = nil
-        if case .running(var run) = phase {
-          run.deescalatesAt = nil
-          phase = .running(run)
-        }
-        save()
-        note(.released(why: "escalation is off now"), &turn)
+      } else if !escalates {
+        escalationEnded("escalation is off now", &turn)
       }
     }
     if record.quarantine != nil, before.quarantine != spec.quarantine {

@@ -73,6 +73,7 @@ extension ServiceMachine {
     }
     if candidates < 2 { return .inVain(reason: "there are not two plugins that may be switched off and on") }
     if observing { return .inVain(reason: "it is in mode observe") }
+    if let off = switches.firstOfLadder { return .inVain(reason: "the ladder is switched off by \(off.file)") }
     if !spec.escalation.enabled { return .inVain(reason: "its definition says 'escalation: off'") }
     if spec.kind == .task { return .inVain(reason: "it is a task, of which nobody can tell whether it is well") }
     if record.plugins.search != nil { return .accepted(note: "it is being searched for") }

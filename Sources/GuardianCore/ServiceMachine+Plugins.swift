@@ -57,13 +57,13 @@ extension ServiceMachine {
         return disabled(.probing(search.names(probe.on)))
       }
       // However the start came about: on this step it is one without plugins.
-      if record.step == .safeMode, !observing, spec.hasSomethingToDo(on: .safeMode) { switchPluginsOff(&turn) }
+      if record.step == .safeMode, !observing, hasSomethingToDo(on: .safeMode) { switchPluginsOff(&turn) }
       // The search is not over, and nothing else is tried meanwhile.
       if record.plugins.search != nil { return disabled(.asRecorded) }
       guard let due = duePlugin(turn.now.boot) else { return disabled(.asRecorded) }
       kind = .pluginRetry
       return disabled(.trying(due))
-    case .trial: return disabled(spec.hasSomethingToDo(on: .safeMode) && !observing ? .none : .asRecorded)
+    case .trial: return disabled(hasSomethingToDo(on: .safeMode) && !observing ? .none : .asRecorded)
     case .pluginRetry:
       guard let due = duePlugin(turn.now.boot) else {
         kind = .ordinary

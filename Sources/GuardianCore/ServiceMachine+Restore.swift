@@ -195,7 +195,7 @@ extension ServiceMachine {
       save()
     }
     if record.quarantine == nil, record.step > .restart {
-      if (record.step == .quarantine && !observing) || !spec.escalation.enabled {
+      if (record.step == .quarantine && !observing) || !escalates {
         record.step = .restart
         record.strikes = 0
         record.triesOnStep = 0
@@ -411,7 +411,7 @@ extension ServiceMachine {
       return foundNothing(.abandoned, search, &turn)
     }
     let from = record.step
-    let toSafeMode = from < .safeMode && spec.hasSomethingToDo(on: .safeMode) && hasPluginToSwitchOff
+    let toSafeMode = from < .safeMode && hasSomethingToDo(on: .safeMode) && hasPluginToSwitchOff
     if observing { return note(.observed(would: toSafeMode ? .safeMode : .quarantine), &turn) }
     guard toSafeMode else { return quarantine(why, &turn) }
     record.step = .safeMode

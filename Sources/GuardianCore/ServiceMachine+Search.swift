@@ -30,7 +30,7 @@ extension ServiceMachine {
 
   /// Where the search may begin, and go on.
   private func maySearch(_ turn: Turn) -> Bool {
-    record.step == .safeMode && spec.escalation.enabled && spec.kind == .daemon && !observing && !held && !turn.frozen
+    record.step == .safeMode && escalates && spec.kind == .daemon && !observing && !held && !turn.frozen
       && isWanted && nextProcess == nil && record.quarantine == nil
   }
 
@@ -243,7 +243,7 @@ extension ServiceMachine {
       return makeItSo(&turn)
     }
     let from = record.step
-    record.step = spec.step(below: .safeMode)
+    record.step = step(below: .safeMode)
     record.strikes = 0
     record.triesOnStep = 0
     if record.step == .restart { record.trialDelay = nil }

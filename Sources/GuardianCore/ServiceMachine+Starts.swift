@@ -52,6 +52,7 @@ extension ServiceMachine {
     if phase.run != nil { return invariantBroken("a start while a run lives", &turn) }
     inLine = nil
     if !isThere, mustWaitForOthers(wish, atOnce: atOnce, byOperator: byOperator, &turn) { return }
+    if !isThere, mustWaitForFallback(wish, byOperator: byOperator, &turn) { return }
     if !prepared {
       if mustWaitForItsTurn(wish, byOperator: byOperator) { return }
       if mustStandInLine(wish, late: late, byOperator: byOperator, &turn) { return }
@@ -318,7 +319,7 @@ extension ServiceMachine {
 
   func canStepDown(_ run: Run) -> Bool {
     // Leaving safe mode needs a start with plugins, and so happens with a plugin retry.
-    spec.escalation.enabled && record.step > .restart && (observing || record.step != .safeMode || !isDegraded(run))
+    escalates && record.step > .restart && (observing || record.step != .safeMode || !isDegraded(run))
   }
 
   private mutating func clearStrikes() {
@@ -349,7 +350,7 @@ extension ServiceMachine {
 
   private mutating func stepDown(_ turn: inout Turn) {
     let from = record.step
-    record.step = spec.step(below: from)
+    record.step = step(below: from)
     record.strikes = 0
     record.triesOnStep = 0
     if record.step == .restart { record.trialDelay = nil }
@@ -360,7 +361,7 @@ extension ServiceMachine {
   /// A trial has settled: the highest lower step that has something to do, and no strikes.
   mutating func leaveQuarantine(_ turn: inout Turn) {
     record.quarantine = nil
-    record.step = spec.step(below: .quarantine)
+    record.step = step(below: .quarantine)
     record.strikes = 0
     record.triesOnStep = 0
     if record.step == .safeMode, !observing { switchPluginsOff(&turn) }
@@ -405,7 +406,7 @@ extension ServiceMachine {
   func hookContext(reason: String) -> HookContext {
     HookContext(
       service: spec.name, step: record.step, attempt: record.repairRounds, strikes: record.strikes,
-      strikesAllowed: spec.strikesAllowed(on: record.step),
+      strikesAllowed: strikesAllowed(on: record.step),
       disabledPlugins: pluginsOffByRecord, end: record.lastEnd, reason: reason)
   }
 }

@@ -55,6 +55,7 @@ extension ServiceMachine {
       status.checks = checkStatuses
       status.plugins = pluginStatuses(now)
     }
+    status.switches = switches.all.map(SwitchStatus.init)
     status.wanted = record.wanted
     status.stoppedBy = record.stoppedBy
     status.phase = phase.name
@@ -70,7 +71,7 @@ extension ServiceMachine {
     status.since = phaseSince
     status.restarts = record.restarts
     status.strikes = record.strikes
-    status.strikesAllowed = spec.strikesAllowed(on: record.step)
+    status.strikesAllowed = strikesAllowed(on: record.step)
     status.held = held
     status.disabledPlugins = phase.run?.disabled ?? pluginsOffByRecord
     status.next = nextAction(now)

@@ -46,6 +46,8 @@ package struct ServiceMachine: Hashable, Sendable {
   var nextFound: Shared<[PluginSpec]>?
   /// As the present run was started; what it was adopted with counts as that.
   var startedWith: Shared<ServiceSpec>?
+  /// What is switched off for it on this host; kept by the fleet.
+  package internal(set) var switches = Switches.none
   package internal(set) var record: ServiceRecord
   package internal(set) var phase = Phase.stopped
   package internal(set) var phaseSince: WallTime
@@ -93,6 +95,12 @@ package struct ServiceMachine: Hashable, Sendable {
   package internal(set) var mustGoLast = false
   /// Something that it requires is not ready, or has died just now; true for a turn of its own at most.
   var sharesBlame = false
+  /// Its fallback, as long as anything of that lives; kept by the fleet.
+  package internal(set) var fallbackRuns: ServiceName?
+  /// In phase waiting, for that.
+  var waitsForFallback = false
+  /// Was quarantined in guardian's present life.
+  var quarantinedNow = false
   /// It is to be stopped as soon as nothing runs that requires it.
   package internal(set) var departure: Departure?
   /// The start that waits for others was asked for by somebody.
@@ -116,8 +124,6 @@ package struct ServiceMachine: Hashable, Sendable {
   package internal(set) var health: Health?
   /// The evidence of the last death is being gathered.
   package internal(set) var examination: Examination?
-  /// Plugins that a switch of the host turns off, by name. Not kept: whoever reads the switches says so anew.
-  package internal(set) var overrides: [String] = []
   /// Repairs that an operator wants as soon as nothing of the run is left. Not kept.
   var orderedRepairs: [String] = []
   var notices = NoticeLog()
@@ -436,7 +442,10 @@ extension ServiceMachine {
     careful = false
     letGoOfReload(&turn)
     tendChecks(&turn)
-    if phase.name != .waiting { inLine = nil }
+    if phase.name != .waiting {
+      inLine = nil
+      waitsForFallback = false
+    }
     let situation = situation
     if situation != record.situation || reason != record.reason {
       keepBook(from: record.situation, to: situation, &turn)

@@ -51,8 +51,11 @@ package struct ConfigurationFiles: ~Copyable {
   private let directory: OwnedFD
   private let services: OwnedFD?
   private let servicesFault: Diagnostic?
+  private let switches: OwnedFD?
+  /// Nil also where the directory is not there, which is no fault.
+  private let switchesFault: Diagnostic?
 
-  /// Opens the directory and the `services` in it.
+  /// Opens the directory and the `services` and `switches.d` in it.
   ///
   /// - Parameter largest: A file of more bytes is refused unread.
   /// - Throws: The `Diagnostic` that says why the directory cannot be used.
@@ -79,6 +82,15 @@ package struct ConfigurationFiles: ~Copyable {
     } catch {
       services = nil
       servicesFault = error.diagnostic
+    }
+    do throws(Fault) {
+      switches = try Self.walkToDirectory(
+        [Self.switchesName], from: handle.number, shown: shown + "/" + Self.switchesName, trust: trust,
+        why: "each switch is a file switches.d/NAME.yaml")
+      switchesFault = nil
+    } catch {
+      switches = nil
+      switchesFault = error.absent ? nil : error.diagnostic
     }
     directory = handle
   }
@@ -110,6 +122,104 @@ package struct ConfigurationFiles: ~Copyable {
   /// As shown in diagnostics.
   package borrowing func path(of service: ServiceName) -> String { shown + "/services/" + service.text + ".yaml" }
   package var hostPath: String { shown + "/guardian.yaml" }
+
+  // MARK: Switches
+
+  package static let switchesName = "switches.d"
+  /// Few things are turned off at a time.
+  package static let mostSwitches = 256
+
+  package struct SwitchListing: Sendable {
+    /// Sorted.
+    package var names: [String] = []
+    package var diagnostics: [Diagnostic] = []
+    /// False: the directory could not be read to its end; what is not listed may be there.
+    package var complete = true
+    /// A change of what is in the directory shows in the directory itself: no file is reached by a link, and the file
+    /// system is none that others change behind this machine's back.
+    package var showsAllChanges = true
+  }
+
+  /// `switches.d/NAME`, as shown in diagnostics.
+  package borrowing func path(ofSwitch name: String) -> String {
+    shown + "/" + Self.switchesName + "/" + printable(name)
+  }
+
+  package borrowing func readSwitch(_ name: String) -> Reading {
+    guard let raw = switches.number else { return .absent }
+    return read(name, in: raw, shown: path(ofSwitch: name))
+  }
+
+  package borrowing func listSwitches() -> SwitchListing {
+    var listing = SwitchListing()
+    let inside = shown + "/" + Self.switchesName
+    guard let raw = switches.number else {
+      guard let switchesFault else { return listing }
+      listing.diagnostics.append(switchesFault)
+      listing.complete = false
+      listing.showsAllChanges = false
+      return listing
+    }
+    var status = stat()
+    if fstatat(directory.number, Self.switchesName, &status, AT_SYMLINK_NOFOLLOW) != 0
+      || status.st_mode & S_IFMT != S_IFDIR || guardian_is_local(raw) != 1
+    {
+      listing.showsAllChanges = false
+    }
+    let readable = openat(raw, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    guard readable >= 0, let stream = fdopendir(readable) else {
+      let code = errno
+      if readable >= 0 { close(readable) }
+      listing.diagnostics.append(Fault(inside, "cannot be read", code).diagnostic)
+      listing.complete = false
+      return listing
+    }
+    defer { closedir(stream) }
+    var count = 0
+    while true {
+      errno = 0
+      guard let entry = readdir(stream) else {
+        if errno != 0 {
+          listing.diagnostics.append(Fault(inside, "cannot be read", errno).diagnostic)
+          listing.complete = false
+        }
+        break
+      }
+      let name = withUnsafeBytes(of: &entry.pointee.d_name) { bytes in
+        String(decoding: bytes.prefix { $0 != 0 }, as: UTF8.self)
+      }
+      // Hidden files are editors' and configuration management's own business.
+      if name.hasPrefix(".") { continue }
+      count += 1
+      if count > Self.mostFiles { break }
+      let lower = name.lowercased()
+      if name.hasSuffix(".yaml"), name.unicodeScalars.contains(where: { $0.value < 0x20 || $0.value == 0xfffd }) {
+        listing.diagnostics.append(
+          Diagnostic(file: path(ofSwitch: name), what: "the file is not read", why: "its name cannot be shown"))
+      } else if name.hasSuffix(".yaml") {
+        listing.names.append(name)
+        if fstatat(raw, name, &status, AT_SYMLINK_NOFOLLOW) == 0, status.st_mode & S_IFMT == S_IFLNK {
+          listing.showsAllChanges = false
+        }
+      } else if lower.hasSuffix(".yml") || lower.hasSuffix(".yaml") {
+        listing.diagnostics.append(Self.wrongEnding(path(ofSwitch: name)))
+      }
+    }
+    if listing.names.count > Self.mostSwitches || count > Self.mostFiles {
+      listing.diagnostics = [
+        Diagnostic(
+          file: inside, what: "more than \(Self.mostSwitches) switches",
+          why: "none is read; one switch can name many services")
+      ]
+      listing.names = []
+      listing.complete = false
+    }
+    listing.names.sort()
+    listing.diagnostics.sort { $0.file < $1.file }
+    return listing
+  }
+
+  // MARK: Services
 
   package borrowing func list() -> Listing {
     var listing = Listing()

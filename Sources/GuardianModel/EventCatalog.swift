@@ -82,6 +82,10 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
   case leaving
   case watchdogSet = "watchdog-set"
   case mainMoved = "main-moved"
+  case switchInForce = "switch-in-force"
+  case switchOver = "switch-over"
+  case switchBroken = "switch-broken"
+  case stepSwitchedOff = "step-switched-off"
 
   /// The journal's MESSAGE_ID: 32 hexadecimal digits that no other program uses. Never changed once released.
   package var messageID: String {
@@ -138,6 +142,10 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .leaving: "f4a4a98b6ca640cda2f207e653da9bbf"
     case .watchdogSet: "c0f9b8a057074af3acc5873f737ca8bb"
     case .mainMoved: "1825f2cb1ff8411ca74e61df778be04a"
+    case .switchInForce: "8f032b5a2e354758a9918ac09ae0b622"
+    case .switchOver: "6e546b5db74448778b05ae15047fb328"
+    case .switchBroken: "87acd5f57d9e4060b8cc2786da3fd4e0"
+    case .stepSwitchedOff: "02afdca7080147b99f224f3faa112f4a"
     }
   }
 
@@ -196,6 +204,10 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .leaving: "is about to end"
     case .watchdogSet: "will show signs of life"
     case .mainMoved: "has another main process"
+    case .switchInForce: "something is switched off"
+    case .switchOver: "something is no longer switched off"
+    case .switchBroken: "a switch is not valid"
+    case .stepSwitchedOff: "a step is switched off"
     }
   }
 
@@ -456,6 +468,26 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
       It has said MAINPID: guardian follows pid @GUARDIAN_PID@ now.
       """
+    case .switchInForce:
+      """
+      A file of switches.d turns off, on this host: @GUARDIAN_WHAT@. Its reason: @GUARDIAN_REASON@. It beats the
+      definitions of the services, and ends with the file switches.d/@GUARDIAN_FILE@, or at its time.
+      """
+    case .switchOver:
+      """
+      What switches.d/@GUARDIAN_FILE@ had turned off is as the definitions of the services say, from their next start on.
+      """
+    case .switchBroken:
+      """
+      switches.d/@GUARDIAN_FILE@ cannot be understood and changes nothing; what it said when it was last valid stays in
+      force. All of its faults:
+
+          guardianctl check
+      """
+    case .stepSwitchedOff:
+      """
+      Step @GUARDIAN_STEP@ was due, or under way, and switches.d/@GUARDIAN_FILE@ has turned it off on this host.
+      """
     }
   }
 
@@ -576,6 +608,13 @@ extension Occurrence {
     case .reloadFailed(let id, let why): return [run(id), text("reason", why)]
     case .watchdogSet(let id, let interval): return [run(id)] + time("watchdog_ms", interval)
     case .mainMoved(let id, let pid): return [run(id), number("pid", pid)]
+    case .switchInForce(let file, let what, let reason, let until):
+      return [text("file", file), text("what", what), text("reason", reason)]
+        + (until.map { [text("until", $0.rfc3339)] } ?? [])
+    case .switchOver(let file, let what, let why):
+      return [text("file", file), text("what", what), text("reason", why)]
+    case .switchBroken(let file, let why): return [text("file", file), text("reason", why)]
+    case .stepSwitchedOff(let step, let file): return [text("step", step.rawValue), text("file", file)]
     }
   }
 

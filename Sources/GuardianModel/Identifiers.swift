@@ -15,6 +15,10 @@ package struct ServiceName: Hashable, Comparable, Sendable, CustomStringConverti
     self.text = text
   }
 
+  private init(known text: String) { self.text = text }
+  /// As which guardian itself is named where a service would be.
+  package static let guardian = ServiceName(known: "guardian")
+
   private static func isAlphanumeric(_ byte: UInt8) -> Bool {
     (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte) || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
   }

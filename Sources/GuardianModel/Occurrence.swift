@@ -79,7 +79,17 @@ package struct Occurrence: Hashable, Sendable {
     case watchdogSet(run: RunID, Duration)
     /// It has said MAINPID.
     case mainMoved(run: RunID, pid: Int32)
+    /// A file of `switches.d`, by its name, turns this off.
+    case switchInForce(file: String, what: String, reason: String, until: WallTime?)
+    case switchOver(file: String, what: String, why: String)
+    /// It changes nothing.
+    case switchBroken(file: String, why: String)
+    /// A step that was due is not taken.
+    case stepSwitchedOff(Step, file: String)
   }
+
+  /// Whom events are told of that are no service's, or many services'.
+  package static let guardian = ServiceName.guardian
 
   package var event: EventName {
     switch kind {
@@ -134,6 +144,10 @@ package struct Occurrence: Hashable, Sendable {
     case .leaving: .leaving
     case .watchdogSet: .watchdogSet
     case .mainMoved: .mainMoved
+    case .switchInForce: .switchInForce
+    case .switchOver: .switchOver
+    case .switchBroken: .switchBroken
+    case .stepSwitchedOff: .stepSwitchedOff
     }
   }
 
@@ -275,6 +289,11 @@ extension Occurrence {
     case .leaving: return "says that it is stopping"
     case .watchdogSet(_, let interval): return "will show life every \(interval.description)"
     case .mainMoved(_, let pid): return "its main process is pid \(pid) now"
+    case .switchInForce(let file, let what, let reason, let until):
+      return "switched off by \(file): \(what)" + (until.map { " until \($0.rfc3339Second)" } ?? "") + ": \(reason)"
+    case .switchOver(let file, let what, let why): return "no longer switched off by \(file): \(what); \(why)"
+    case .switchBroken(let file, let why): return "switch \(file) is not valid and changes nothing: \(why)"
+    case .stepSwitchedOff(let step, let file): return "step \(step.rawValue) is switched off by \(file)"
     case .commonCause(let cause, let freeze):
       return "common cause: \(cause.sentence); escalation is frozen for \(freeze.description)"
     case .commonCauseEnded: return "the common cause is over: escalation goes on"

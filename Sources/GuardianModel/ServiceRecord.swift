@@ -5,6 +5,8 @@ package struct ServiceRecord: Hashable, Sendable {
   package var untilBoot = false
   /// Who asked for it to be down (`root`, `uid 1000`, …); empty where nobody did, and while it is wanted up.
   package var stoppedBy = ""
+  /// It is wanted up for no other reason than the quarantine of another service.
+  package var standsIn = false
   package var step = Step.restart
   /// Strikes in a row on this step.
   package var strikes = 0

@@ -306,5 +306,7 @@ package struct QuarantineSpec: Hashable, Sendable {
   /// Nil: `never`.
   package var retryAfter: Duration? = .seconds(900)
   package var max = Duration.day
+  /// Another service, with `start: manual`, that runs as long as this one is in quarantine.
+  package var fallback: ServiceName?
   package init() {}
 }

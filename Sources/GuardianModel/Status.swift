@@ -45,6 +45,12 @@ package struct ServiceStatus: Hashable, Sendable {
   package var checks: [CheckStatus] = []
   /// In the order of the definition.
   package var plugins: [PluginStatus] = []
+  /// What runs in its place while it is in quarantine.
+  package var fallback: String?
+  /// Those in quarantine in whose place it runs.
+  package var standsInFor: [String] = []
+  /// Of this host, in force for it, by the files' names.
+  package var switches: [SwitchStatus] = []
   /// Weaker guarantees and doubts, one sentence each: hidden as empty instead of absent, a stale definition, …
   package var notes: [String] = []
 

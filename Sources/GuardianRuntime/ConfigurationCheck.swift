@@ -10,7 +10,7 @@ package struct ConfigurationCheck: Sendable {
   package var exitStatus: Int32
 
   package init(_ loaded: LoadedConfiguration) {
-    diagnostics = loaded.diagnostics
+    diagnostics = loaded.diagnostics + loaded.switches.allDiagnostics(beside: loaded)
     services = loaded.services.count
     invalid = loaded.invalid.count
     exitStatus = diagnostics.contains { $0.severity == .error } || !loaded.listed ? 78 : 0

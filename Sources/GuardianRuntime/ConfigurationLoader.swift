@@ -21,6 +21,8 @@ package struct LoadedConfiguration: Sendable {
   /// Those about one service. For look-ups; the order of names is `services` and `invalid`.
   package var byService: [ServiceName: [Diagnostic]] = [:]
 
+  package var switches = LoadedSwitches()
+
   package init() {}
 }
 
@@ -61,6 +63,7 @@ package struct ConfigurationLoader: Sendable {
     } catch {
       loaded.listed = false
       loaded.diagnostics = [error.diagnostic]
+      loaded.switches.complete = false
       return loaded
     }
     let listing = files.list()
@@ -93,6 +96,7 @@ package struct ConfigurationLoader: Sendable {
       }
     }
     check(read, &loaded)
+    loaded.switches = Self.loadSwitches(files)
     return loaded
   }
 

@@ -41,6 +41,7 @@ final class ControlServer {
     /// The store is being asked.
     case history(oneway: Bool)
     case events(EventReader)
+    case drill(ServiceName)
     var isNothing: Bool { if case .nothing = self { true } else { false } }
   }
 
@@ -126,6 +127,7 @@ final class ControlServer {
         carried.waits = .list(names: names.map(\.text), next: next, missing: missing, brief: brief)
       // A question to the store is asked anew, by whoever is told so.
       case .reload(let oneway), .history(let oneway): carried.waits = .reload(oneway: oneway)
+      case .drill: carried.waits = .reload(oneway: false)
       case .upgrade(let oneway): carried.waits = .upgrade(oneway: oneway)
       case .events(let reader):
         if reader.follows, case .live = reader.stage {
@@ -191,7 +193,7 @@ final class ControlServer {
         }
       case .reload, .history:
         finish(client) { Reply.error(.failed(reason: "guardian itself was exchanged meanwhile; ask again"), into: &$0) }
-      case .nothing, .order, .list, .events: break
+      case .nothing, .order, .list, .events, .drill: break
       }
       if clients[key] === client { go(on: key, client) }
     }
@@ -210,7 +212,7 @@ final class ControlServer {
     var oneway = false
     switch client.answering {
     case .upgrade(let silent), .reload(let silent), .history(let silent): oneway = silent
-    case .nothing, .order, .list, .events: break
+    case .nothing, .order, .list, .events, .drill: break
     }
     client.answering = .nothing
     if !oneway { reply(&client.output) }
@@ -265,6 +267,7 @@ final class ControlServer {
       waiting[request] = nil
       shell.abandon(request)
     }
+    if case .drill(let name) = client.answering { shell.drills.abandon(name) }
   }
 
   private func serve(_ key: Int, _ events: IOEvents) {
@@ -334,7 +337,7 @@ final class ControlServer {
     for _ in 0..<8 {
       guard client.unsent < Self.outputBound else { return true }
       switch client.answering {
-      case .order, .reload, .upgrade, .history: return false
+      case .order, .reload, .upgrade, .history, .drill: return false
       case .list:
         nextChunk(client)
         return true
@@ -407,6 +410,7 @@ final class ControlServer {
         return reply { Reply.error(unknown(name), into: &$0) }
       }
       reply { Reply.plan(name: name, entries: entries, into: &$0) }
+    case .drill(let name, let asked): drill(name, asked, call, key, client)
     case .crashes(let name):
       let service = name.flatMap(ServiceName.init)
       if let name, service == nil { return reply { Reply.error(unknown(name), into: &$0) } }
@@ -431,6 +435,39 @@ final class ControlServer {
     case .events(let asked): events(asked, call, key, client)
     case .summary: reply { Reply.summary(shell.daemonSummary, into: &$0) }
     case .version: reply { Reply.version(shell.version, into: &$0) }
+    }
+  }
+
+  // MARK: Drills
+
+  private func drill(_ name: String, _ asked: DrillRequest, _ call: ControlCall, _ key: Int, _ client: Client) {
+    // Nobody would hear of it.
+    if call.oneway { return }
+    guard let service = ServiceName(name), shell.fleet.id(named: service) != nil else {
+      return Reply.error(unknown(name), into: &client.output)
+    }
+    if asked.withRepairs, !call.more { return Reply.error(.expectedMore, into: &client.output) }
+    let request = Drill.Request(cause: asked.cause, crashes: asked.crashes, runsRepairs: asked.withRepairs)
+    client.answering = .drill(service)
+    var begins = true
+    let refusal = shell.drills.begin(
+      request, for: service, by: client.socket.peer.description,
+      tell: { [weak self] lines, isOver, failed in
+        guard let self, let client = clients[key], case .drill(service) = client.answering else { return }
+        if isOver { client.answering = .nothing }
+        Reply.drill(name: name, entries: lines, failed: failed, continues: !isOver, into: &client.output)
+        if !begins { go(on: key, client) }
+      },
+      giveUp: { [weak self] why in
+        guard let self, let client = clients[key], case .drill(service) = client.answering else { return }
+        client.answering = .nothing
+        Reply.error(.failed(reason: why), into: &client.output)
+        if !begins { go(on: key, client) }
+      })
+    begins = false
+    if let refusal {
+      client.answering = .nothing
+      Reply.error(.failed(reason: refusal), into: &client.output)
     }
   }
 

@@ -13,13 +13,18 @@ final class HookTable {
     /// Nil: the environment files are being read.
     var child: RunningChild?
     var strangersEnd: StrangersEnd?
-    /// For notices only: the machine keeps the time of repairs.
+    /// For notices and drills only: the machine keeps the time of repairs.
     var deadline: Instant?
+    /// Its service knows nothing of it.
+    var isDrill = false
+    var timedOut = false
     init(_ request: HookRequest, _ service: ServiceID) {
       self.request = request
       self.service = service
     }
     var isNotice: Bool { if case .notice = request.purpose { true } else { false } }
+    /// It may run beside its service, which does not wait for it.
+    var isDetached: Bool { isNotice || isDrill }
   }
 
   unowned let shell: Shell
@@ -39,19 +44,19 @@ final class HookTable {
 
   init(_ shell: Shell) throws(SystemError) {
     self.shell = shell
-    timer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in endLateNotices() }
+    timer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in endLate() }
   }
 
   var isEmpty: Bool { hooks.isEmpty }
   /// Something is kept in memory alone that another program of guardian would not know of.
-  var cannotMove: Bool { !waiting.isEmpty || hooks.values.contains { $0.child?.isReporting ?? true } }
+  var cannotMove: Bool { !waiting.isEmpty || hooks.values.contains { ($0.child?.isReporting ?? true) || $0.isDrill } }
   var all: some Sequence<Hook> { hooks.values }
   func isHook(_ pid: Int32) -> Bool { byPid[pid] != nil }
 
   /// `pid` is of a repair of that service, or of what runs before its start: the service waits for its end, so it must
   /// not wait for the service.
   func isAwaited(_ pid: Int32, by service: ServiceID) -> Bool {
-    hooks.values.contains { $0.service == service && !$0.isNotice && $0.child?.member(pid) != nil }
+    hooks.values.contains { $0.service == service && !$0.isDetached && $0.child?.member(pid) != nil }
   }
 
   func run(_ request: HookRequest, for service: ServiceID, spec: ServiceSpec?) {
@@ -77,7 +82,31 @@ final class HookTable {
   /// One that has no process.
   private func end(_ hook: Hook, _ result: HookResult) {
     hooks[hook.request.id] = nil
+    if hook.isDrill { return tellDrill(hook, result) }
     shell.post(hook.service, .hookEnded(hook.request.id, result))
+  }
+
+  /// A repair of a drill: run as the service's own would be, and told to the drill alone.
+  func drill(_ request: HookRequest, for service: ServiceID, spec: ServiceSpec) {
+    let hook = Hook(request, service)
+    hook.isDrill = true
+    hook.deadline = SystemClocks.monotonic() + request.timeout
+    hooks[request.id] = hook
+    launch(hook, spec, [])
+    armTimer()
+  }
+
+  /// Nobody waits for it any more.
+  func endDrill(_ id: RunID) {
+    guard let hook = hooks[id], hook.isDrill else { return }
+    guard hook.child != nil else { return end(hook, .aborted) }
+    hook.deadline = SystemClocks.monotonic()
+    endLate()
+  }
+
+  /// Not from inside of whatever began it.
+  private func tellDrill(_ hook: Hook, _ result: HookResult) {
+    shell.drills.ended(hook.request.id, of: hook.service, hook.timedOut ? .timedOut : result)
   }
 
   /// One that an earlier guardian started.
@@ -151,7 +180,7 @@ final class HookTable {
         notify(request, for: service, spec: spec)
       }
     } else {
-      shell.post(hook.service, .hookEnded(id, result))
+      if hook.isDrill { tellDrill(hook, result) } else { shell.post(hook.service, .hookEnded(id, result)) }
       if case .restore = hook.request.kind { shell.changes.look([hook.service]) }
     }
     return true
@@ -165,10 +194,11 @@ final class HookTable {
     }
   }
 
-  private func endLateNotices() {
+  private func endLate() {
     let now = SystemClocks.monotonic()
     for hook in hooks.values {
       guard let deadline = hook.deadline, now >= deadline else { continue }
+      hook.timedOut = true
       hook.child?.signalSet(now >= deadline + Self.noticeGrace ? .kill : .term, orphans: shell.orphans)
     }
     armTimer()
@@ -220,6 +250,7 @@ final class HookTable {
       spawn.oomScoreAdjust = process.oomScoreAdjust ?? spawn.oomScoreAdjust
     }
     environment.describe(request)
+    if hook.isDrill { environment["GUARDIAN_DRILL"] = "1" }
     spawn.identity = identity
     spawn.softOpenFiles = shell.softOpenFiles
 
@@ -243,10 +274,10 @@ final class HookTable {
     spawn.keepsSIGPIPEIgnored = output.needsSIGPIPEIgnored
     spawn.environment = environment.strings
     // A notice may run beside its service, whose mark it must not take.
-    if !hook.isNotice { spawn.mark = shell.births?.place(of: hook.service, for: request.id) }
+    if !hook.isDetached { spawn.mark = shell.births?.place(of: hook.service, for: request.id) }
 
     do throws(SystemError) {
-      let input = try crashInput(request, report: shell.evidence.body(of: hook.service))
+      let input = try crashInput(request, report: hook.isDrill ? [] : shell.evidence.body(of: hook.service))
       spawn.input = .descriptor(input.number)
       var group: RunGroup?
       var place: OwnedFD?
@@ -286,7 +317,7 @@ final class HookTable {
 extension HookTable {
   /// Of a repair, whose end a later guardian would have to learn.
   private func tellPid(_ hook: Hook) {
-    guard !hook.isNotice, let pid = hook.child?.pid else { return }
+    guard !hook.isDetached, let pid = hook.child?.pid else { return }
     shell.post(hook.service, .hookStarted(hook.request.id, pid: pid, startTicks: ProcessLook(pid)?.startTicks ?? 0))
   }
 }

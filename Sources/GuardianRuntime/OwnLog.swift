@@ -138,15 +138,15 @@ extension Occurrence.Kind {
     switch self {
     case .quarantined, .internalError, .stuck, .commonCause: .error
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
-    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed,
-      .searchBegan, .searchSuggested,
-      .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted:
+    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed, .searchBegan, .searchSuggested,
+      .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .switchInForce, .stepSwitchedOff:
       .warning
+    case .switchBroken: .error
     case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning
     case .check(_, _, let passing, _): passing ? .notice : .warning
     case .repairStarted, .repairEnded, .released, .held, .holdEnded, .reset, .requested, .pluginsOn, .deescalated,
       .resumed, .settled, .standingDown, .waitingFor, .commonCauseEnded, .probing, .probed, .pluginRestart,
-      .pluginsChanged:
+      .pluginsChanged, .switchOver:
       .notice
     case .started, .ready, .backingOff, .stopped, .finished, .beforeStart: .info
     case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: .info
@@ -156,7 +156,8 @@ extension Occurrence.Kind {
   /// The colour of the sentence on a terminal.
   fileprivate var tint: String {
     switch self {
-    case .quarantined, .internalError, .stuck, .commonCause: "\u{1B}[31m"
+    case .quarantined, .internalError, .stuck, .commonCause, .switchBroken: "\u{1B}[31m"
+    case .switchInForce, .stepSwitchedOff: "\u{1B}[35m"
     case .settled(_, let degraded): degraded ? "\u{1B}[35m" : "\u{1B}[32m"
     case .check(_, _, let passing, _): passing ? "" : "\u{1B}[33m"
     case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed, .pluginsUnconfirmed,
@@ -168,8 +169,7 @@ extension Occurrence.Kind {
     case .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved: ""
     case .started, .ready, .beforeStart, .deescalated, .backingOff, .pluginsOn, .released, .held, .holdEnded, .reset,
       .requested, .stopped, .finished, .resumed, .waitingFor, .standingDown, .commonCauseEnded, .probing, .probed,
-      .pluginRestart,
-      .pluginsChanged:
+      .pluginRestart, .pluginsChanged, .switchOver:
       ""
     }
   }

@@ -71,7 +71,10 @@ private func output(_ text: String) -> Bool {
 private func plan(_ text: String, _ directories: Directories) -> Int32 {
   let loaded = Surroundings.look().loader(directories.configuration).load()
   if let spec = loaded.services.first(where: { $0.name.text == text }) {
-    return output(String(decoding: Reply.planObject(name: text, entries: Fleet.plan(spec)), as: UTF8.self) + "\n")
+    return output(
+      String(
+        decoding: Reply.planObject(name: text, entries: Fleet.plan(spec, switches: loaded.switches.switches)),
+        as: UTF8.self) + "\n")
       ? 0 : 1
   }
   if let name = ServiceName(text), let why = loaded.byService[name] {

@@ -16,7 +16,7 @@ final class Run {
   }
   let id: RunID
   let service: ServiceID
-  let request: StartRequest
+  var request: StartRequest
   var stage = Stage.preparing
   /// Plugins that are off beside those of the request.
   var newcomers: [PluginSpec] = []
@@ -212,6 +212,18 @@ final class RunTable {
     facts(of: service).statusText = ""
     facts(of: service).said = Said()
     facts(of: service).errorNumber = 0
+    guard shell.switches.mustBeLookedAt(isInTrouble: shell.fleet.isInTrouble(service)) else { return prepare(run) }
+    shell.switches.look { [weak self] in
+      guard let self, runs[run.id] === run else { return }
+      // A switch that has come since the start was decided is honoured by it.
+      if let amended = shell.fleet.amendStart(run.id, of: service, now: SystemClocks.now()) { run.request = amended }
+      shell.fleetTold = true
+      prepare(run)
+    }
+  }
+
+  private func prepare(_ run: Run) {
+    let request = run.request, service = run.service
     let files = request.spec.process.environmentFiles
     let declared = request.spec.declaredFiles, copies = shell.changes.copies(of: request.spec.name)
     let directory = request.spec.process.pluginDirectory

@@ -74,6 +74,8 @@ final class Shell {
   var evidence: EvidenceTable!
   var changes: ChangeTable!
   private var watches: WatchTable!
+  var switches: SwitchTable!
+  var drills: DrillTable!
   var control: ControlServer!
   private var host: HostManager?
 
@@ -190,6 +192,8 @@ final class Shell {
     evidence = try EvidenceTable(self)
     changes = ChangeTable(self)
     watches = WatchTable(self)
+    drills = DrillTable(self)
+    switches = SwitchTable(self, remembered: remembered.meta[SwitchTable.key])
     control = try ControlServer(self, path: directories.controlSocket, takeOver: takeOver)
     host = try HostManager(
       loop: loop, log: log, wake: { [unowned self] in showLife() }, statusDue: { [unowned self] in tellStatus() })
@@ -339,6 +343,11 @@ final class Shell {
           evidence.settled(id)
           changes.settled(id, run)
         }
+      case .record(let occurrence):
+        lastEvent = lastEvent.next(at: occurrence.at)
+        var event = occurrence
+        event.id = lastEvent
+        records.append(event)
       case .act(let id, let action): perform(action, for: id)
       case .answer(let request, let answer):
         failPoint("answer.before")
@@ -586,7 +595,8 @@ final class Shell {
     var answers: [((Reloaded) -> Void, Reloaded)] = []
     func answer(_ definitions: Definitions, _ change: ReloadChange) -> Reloaded {
       Reloaded(
-        services: definitions.count, change: change, diagnostics: definitions.diagnostics, listed: loaded.listed)
+        services: definitions.count, change: change, diagnostics: definitions.diagnostics + switches.diagnostics,
+        listed: loaded.listed)
     }
     // Before anything is changed.
     if waiting.contains(where: { $0.mode == .dryRun }) {
@@ -676,6 +686,8 @@ final class Shell {
     }
     var (told, new, gone) = define(loaded, &definitions, &fleet, now)
     outputTable.configure(definitions.host.logs)
+    // Before anything new is added, let alone started.
+    switches.take(loaded.switches)
     for diagnostic in definitions.diagnostics {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
     }
@@ -710,6 +722,7 @@ final class Shell {
     failPoint("adopt.after")
     for id in gone { fleet.handle(.removed, for: id, now: now) }
     for id in added { fleet.handle(.begin, for: id, now: now) }
+    switches.checkNames()
     // They may have changed while guardian was away, or be declared only now.
     changes.look(fleet.ids)
     return told
@@ -1046,7 +1059,7 @@ final class Shell {
 
   func plan(for name: ServiceName, fromStart: Bool) -> [PlanEntry]? {
     guard let id = fleet.id(named: name) else { return nil }
-    if fromStart { return fleet.spec(of: id).map { Fleet.plan($0) } }
+    if fromStart { return fleet.spec(of: id).map { Fleet.plan($0, switches: fleet.switches) } }
     return fleet.plan(for: id, now: SystemClocks.now())
   }
 
@@ -1084,17 +1097,19 @@ final class Shell {
     answer.state = stateName
     if case .volatile(let why) = storeState { answer.warnings.append("the state is not kept: \(why)") }
     if store.droppedEvents > 0 { answer.warnings.append("\(store.droppedEvents) events were lost to the history") }
-    answer.diagnostics = Array(definitions.diagnostics.prefix(Self.diagnosticsShown))
+    let diagnostics = switches.diagnostics + definitions.diagnostics
+    answer.diagnostics = Array(diagnostics.prefix(Self.diagnosticsShown))
     // Every answer has them, and thousands of services may have one each. What is an error goes before what is not.
-    if definitions.diagnostics.count > Self.diagnosticsShown {
-      let errors = definitions.diagnostics.lazy.filter { $0.severity == .error }.prefix(Self.diagnosticsShown)
-      let rest = definitions.diagnostics.lazy.filter { $0.severity != .error }
+    if diagnostics.count > Self.diagnosticsShown {
+      let errors = diagnostics.lazy.filter { $0.severity == .error }.prefix(Self.diagnosticsShown)
+      let rest = diagnostics.lazy.filter { $0.severity != .error }
       answer.diagnostics = Array(errors) + rest.prefix(Self.diagnosticsShown - errors.count)
       answer.warnings.append(
-        "of \(definitions.diagnostics.count) diagnostics \(Self.diagnosticsShown) are shown; 'guardianctl check' lists all"
+        "of \(diagnostics.count) diagnostics \(Self.diagnosticsShown) are shown; 'guardianctl check' lists all"
       )
     }
     answer.warnings += surroundings.warnings + (unitAdvice?.warnings ?? [])
+    answer.warnings += switches.warnings
     if definitions.directoryIsUnusable {
       answer.warnings.append("the configuration directory cannot be used: no service was added, changed or removed")
     } else if definitions.hostIsStale {
@@ -1156,6 +1171,7 @@ final class Shell {
     stopping = true
     log.note(.notice, "\(why): stopping everything")
     stopUndefined()
+    drills.abandonAll("guardian is stopping")
     let patience = fleet.longestStop
     host?.stopping(patience: patience + .seconds(10))
     fleet.shutDown(now: SystemClocks.now())

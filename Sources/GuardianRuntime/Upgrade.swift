@@ -51,6 +51,8 @@ final class Upgrade {
   func begin() {
     guard case .idle = stage else { return }
     if shell.stopping { return fail("guardian is stopping") }
+    // Its repair is nobody's whom the next program could know.
+    shell.drills.abandonAll("guardian itself is being exchanged")
     do throws(SystemError) {
       let memory = try ReExec.memoryFile("guardian-take-over", shell.snapshot().encode())
       let ends = try makePipe()

@@ -16,6 +16,10 @@ package struct Violation: Error, Hashable, Sendable, CustomStringConvertible {
 /// Every check costs a fixed number of steps. Where two readings of a rule are possible (a definition changed while a run
 /// was live, a stall of guardian around the end of a window) both are accepted, and the model follows the machine.
 struct Checker {
+  /// Files of switches.d, and those that were there a moment ago.
+  private var switches: [Switch] = []
+  private var former: [(value: Switch, until: Nanoseconds)] = []
+  var wall = WallTime(nanoseconds: 0)
   var models: [Model] = []
   private(set) var shuttingDown = false
   private(set) var requests: [UInt64: PendingRequest] = [:]
@@ -523,6 +527,27 @@ struct Checker {
     }
   }
 
+  // MARK: Switches
+
+  /// These are there now.
+  mutating func set(_ new: [Switch], now: Nanoseconds) {
+    for one in switches { former.append((one, now)) }
+    // A start that was decided before has had its time by then.
+    former.removeAll { now - $0.until > minute }
+    switches = new
+  }
+
+  private func isSwitchedOff(_ index: Int, _ plugin: String) -> Bool {
+    switches.contains { one in
+      one.concerns(models[index].spec.name) && one.turnsOff(plugin: plugin) && (one.until.map { wall < $0 } ?? true)
+    }
+  }
+  private func mayBeSwitchedOff(_ index: Int, _ plugin: String, _ now: Nanoseconds) -> Bool {
+    (switches + former.filter { now - $0.until <= minute }.map(\.value)).contains { one in
+      one.concerns(models[index].spec.name) && one.turnsOff(plugin: plugin)
+    }
+  }
+
   /// How many strikes end a step, counted here from the definition and not by the machine.
   static func allowed(_ spec: ServiceSpec, on step: Step) -> Int {
     let repairs = !spec.repairs.isEmpty, plugins = !spec.process.plugins.isEmpty
@@ -823,12 +848,18 @@ struct Checker {
           request.disabledPlugins.contains { $0.name == plugin.name } || models[index].pinned.contains(plugin.name)
         }, index, now, "started in safe mode with plugins on")
     }
-    if models[index].spec.mode == .observe {
+    for plugin in plugins where isSwitchedOff(index, plugin.name) {
       try check(
-        request.disabledPlugins.isEmpty || models[index].pluginsAsOrdered, index, now, "plugins off in observe mode")
+        request.disabledPlugins.contains { $0.name == plugin.name }, index, now,
+        "started with \(plugin.name), which a switch has turned off")
+    }
+    // Who is left has not been turned off by a switch.
+    let disabled = request.disabledPlugins.filter { !mayBeSwitchedOff(index, $0.name, now) }
+    if models[index].spec.mode == .observe {
+      try check(disabled.isEmpty || models[index].pluginsAsOrdered, index, now, "plugins off in observe mode")
     }
     try check(
-      !request.disabledPlugins.contains { models[index].pinned.contains($0.name) } || models[index].pluginsAsOrdered,
+      !disabled.contains { models[index].pinned.contains($0.name) } || models[index].pluginsAsOrdered,
       index, now, "a pinned plugin is off")
     if request.kind == .probe {
       try check(models[index].searching, index, now, "a probe without a search")
@@ -1026,7 +1057,7 @@ struct Checker {
     case .leaving:
       models[index].leaving = true
       models[index].underWaySince = nil
-    case .watchdogSet, .mainMoved: break
+    case .watchdogSet, .mainMoved, .switchInForce, .switchOver, .switchBroken, .stepSwitchedOff: break
     case .ready(let run):
       guard models[index].run == run, models[index].spec.ready == .check else { break }
       try check(

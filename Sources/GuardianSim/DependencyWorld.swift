@@ -6,7 +6,8 @@ import GuardianModel
 ///
 /// Watched from outside, by what guardian has been told: nothing is started while something that it requires is not
 /// ready; nothing that is at work is stopped by order before what requires it; a death that a requirement shares the
-/// blame for is no strike; with the faults gone everything comes up, and everything goes down in time.
+/// blame for is no strike; a service and what stands in for it in quarantine are never there together; with the faults gone
+/// everything comes up, and everything goes down in time.
 package struct DependencyWorld {
   package enum Bug: String, CaseIterable, Sendable {
     /// A service counts as ready before it has said so.
@@ -17,6 +18,8 @@ package struct DependencyWorld {
     case lateNews
     /// Who waits is not told that what it waits for is ready.
     case lostReadiness
+    /// A fallback counts as gone as soon as it has been told to go.
+    case hastyFallback
   }
 
   private struct Process {
@@ -63,6 +66,11 @@ package struct DependencyWorld {
   private var savedBy: [Nanoseconds] = []
   private var gone: [Bool] = []
   private var allStopped = false
+  /// The others are fallbacks, of which nobody orders anything.
+  private let ordinary: Int
+  /// Who stands in for whom, both ways.
+  private var fallbackOf: [Int: Int] = [:], servedBy: [Int: Int] = [:]
+  package private(set) var stoodIn = 0
 
   package private(set) var starts = 0, orderlyStops = 0, deaths = 0, strikes = 0, excused = 0, kills = 0
   package private(set) var trace: [String] = []
@@ -71,6 +79,7 @@ package struct DependencyWorld {
   package init(seed: UInt64, services: Int, bug: Bug? = nil, tracing: Bool = false) {
     self.bug = bug
     self.tracing = tracing
+    ordinary = services
     dice = Dice(seed: seed)
     processes = Array(repeating: nil, count: services)
     finishedWell = Array(repeating: false, count: services)
@@ -102,8 +111,37 @@ package struct DependencyWorld {
       specs.append(spec)
       edges(of: number)
     }
+    for number in 0..<services where specs[number].kind == .daemon && dice.chance(250) { addFallback(of: number) }
     comeUp()
     queue.add(.disturbance, at: dice.gap(mean: 2 * second))
+  }
+
+  private mutating func addFallback(of number: Int) {
+    guard let name = ServiceName("f\(number)") else { return }
+    let place = specs.count
+    var spec = ServiceSpec(name: name, process: ProcessSpec(command: ["/bin/f\(number)"]))
+    spec.start = .manual
+    spec.startupWindow = .seconds(2)
+    spec.stop.timeout = .seconds(3)
+    spec.backoff.max = .seconds(4)
+    specs.append(spec)
+    specs[number].quarantine.fallback = name
+    // So that there are many quarantines.
+    specs[number].escalation.restart = 1
+    specs[number].escalation.repair = 0
+    specs[number].escalation.safeMode = 0
+    names[name] = place
+    fallbackOf[number] = place
+    servedBy[place] = number
+    processes.append(nil)
+    finishedWell.append(false)
+    diedAt.append(-hour)
+    deathExcused.append(false)
+    hooks.append(nil)
+    durable.append(nil)
+    ids.append(nil)
+    gone.append(false)
+    savedBy.append(0)
   }
 
   /// Towards lower numbers only, so that there is no cycle; a few long chains, a few hubs.
@@ -242,13 +280,16 @@ package struct DependencyWorld {
         if ids[service] != nil { try run(for: .seconds(30)) }
         define(service)
       }
-      guard let id = ids[service] else { continue }
+      guard let id = ids[service], service < ordinary else { continue }
       for verb in [Command.Verb.hold(.zero), .release, .reset, .start] {
         fleet.order(Command(verb, by: "peace"), for: id, request: nil, wait: false, now: now)
       }
     }
     try run(for: .seconds(60 * Int64(specs.count)))
-    for service in specs.indices where !isReady(service) {
+    for (_, place) in servedBy.keys.sorted().enumerated() where processes[place] != nil {
+      throw violation(place, "stands in for a service that is well")
+    }
+    for service in 0..<ordinary where !isReady(service) {
       if specs[service].kind == .task, specs[service].restart == .always { continue }
       let status = ids[service].map { fleet.status(of: $0, now: now) }
       throw violation(
@@ -381,8 +422,12 @@ package struct DependencyWorld {
   }
 
   private mutating func disturb() {
-    let service = dice.below(specs.count)
+    let service = dice.below(ordinary)
     switch dice.below(100) {
+    case 90..<95:
+      // What stands in may crash too.
+      guard let place = fallbackOf[service], let process = processes[place], process.alive else { return }
+      queue.add(.dies(place, serial: process.serial, .code(1)), at: time)
     case 0..<3: dieAndComeBack()
     case 3..<8:
       // Its file is removed, or comes back, when nothing of it is left.
@@ -425,7 +470,7 @@ package struct DependencyWorld {
         switch item {
         case .act(let id, let action): if let service = serviceOf[id] { try perform(action, service, id) }
         case .answer: break
-        case .commonCause: break
+        case .commonCause, .record: break
         case .allStopped: allStopped = true
         }
       }
@@ -456,6 +501,10 @@ package struct DependencyWorld {
     case .spawn(let request):
       if let there = processes[service], there.run == request.run { return }
       if processes[service] != nil { throw violation(service, "a second run beside a living one") }
+      if let other = fallbackOf[service] ?? servedBy[service], processes[other] != nil {
+        throw violation(service, "started beside \(specs[other].name), which stands in for the other")
+      }
+      if servedBy[service] != nil { stoodIn += 1 }
       try check(start: service)
       starts += 1
       serials += 1
@@ -473,6 +522,10 @@ package struct DependencyWorld {
       orderlyStops += 1
       note("-", service)
       processes[service]?.terminated = true
+      if bug == .hastyFallback, servedBy[service] != nil {
+        fleet.handle(.ended(run, Death(.signal(.term, core: false))), for: id, now: now)
+        fleet.handle(.emptied(run), for: id, now: now)
+      }
       if !process.born {
         processes[service]?.early = true
       } else if process.alive, !faults || dice.chance(900) {

@@ -284,7 +284,7 @@ package struct DurabilityWorld {
       case .answer(let request, let answer):
         guard let order = asked.removeValue(forKey: request), case .done = answer else { continue }
         acknowledged[order.service] = order.wanted
-      case .allStopped: break
+      case .allStopped, .record: break
       }
     }
   }

@@ -39,6 +39,8 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case probeCounted = "probe-counted"
   /// Each notice is told a dozen times.
   case noticeFlood = "notice-flood"
+  /// Switches of the host come and go, and the fleet is not told.
+  case deafToSwitches = "deaf-to-switches"
 }
 
 /// The fleet under test, with or without a planted bug. Without one it adds nothing.

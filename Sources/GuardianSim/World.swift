@@ -93,6 +93,7 @@ package struct World {
     case changed(place: Int)
     case appears(place: Int)
     case disturbed(place: Int)
+    case switched
     case stalls
     case suspends
     case calamity
@@ -146,6 +147,7 @@ package struct World {
       schedule(number)
     }
     queue.add(.stalls, at: self.dice.gap(mean: 30 * minute))
+    queue.add(.switched, at: self.dice.gap(mean: 20 * minute))
     queue.add(.suspends, at: self.dice.gap(mean: 40 * minute))
     queue.add(.calamity, at: self.dice.gap(mean: 30 * minute))
     queue.add(.begins, at: 0)
@@ -368,6 +370,11 @@ package struct World {
       case 2: deliver(.emptied(old), to: place)
       default: deliver(.hookEnded(old, .succeeded), to: place)
       }
+    case .switched:
+      // What came before is looked at before it.
+      try perform()
+      switches()
+      queue.add(.switched, at: monotonic + dice.gap(mean: 20 * minute))
     case .stalls:
       guard faults else { return }
       queue.add(.stalls, at: monotonic + dice.gap(mean: 30 * minute))
@@ -646,6 +653,22 @@ package struct World {
     if case .stop = verb { queue.add(.ordered(place: place), at: monotonic + dice.gap(mean: 5 * minute)) }
   }
 
+  /// Files come to switches.d and go; some have an end. With the faults off all of them go.
+  private mutating func switches() {
+    var all: [Switch] = []
+    for file in ["a.yaml", "b.yaml", "c.yaml"] where faults && dice.chance(400) {
+      let place = dice.below(places.count)
+      var one = Switch(
+        file: file, reason: "a dice", services: dice.chance(300) ? .all : .named([places[place].spec.name]))
+      if dice.chance(400) { one.until = clock.wall + .seconds(1 + dice.below(3_000)) }
+      one.plugins = dice.chance(200) ? .all : .named(["plugin\(dice.below(3))"])
+      all.append(one)
+    }
+    say(-1) { "switches: " + all.map(\.text).joined(separator: "; ") }
+    checker.set(all, now: monotonic)
+    if subject.bug != .deafToSwitches { subject.fleet.setSwitches(all, now: clock) }
+  }
+
   private mutating func change(_ place: Int) {
     if dice.chance(300), places[place].program.guilt != nil {
       // One is mended, or another one is broken.
@@ -707,12 +730,14 @@ package struct World {
         let place = id.index < placeOf.count ? placeOf[id.index] : -1
         guard place >= 0 else { throw checker.violation(-1, monotonic, "an action for an unknown service") }
         say(place) { "  → \(Self.short(action))" }
+        checker.wall = clock.wall
         try checker.acted(action, by: place, now: monotonic, boot: monotonic + slept)
         perform(action, place)
       case .answer(let request, let answer):
         say(-1) { "  answer to \(request.number): \(answer)" }
         try checker.answered(request.number, now: monotonic)
       case .commonCause(let cause): try checker.commonCause(cause, now: monotonic, boot: monotonic + slept)
+      case .record: break
       case .allStopped:
         try checker.allStopped(now: monotonic)
         try check(noProcess: "all stopped, and a process is left")

@@ -143,6 +143,7 @@ extension FieldWriter {
         $0.unsigned(2, file.look)
       }
     }
+    if record.standsIn { flag(40, true) }
     for plugin in record.plugins.all { message(36) { $0.write(plugin) } }
     if let incident = record.plugins.incident { message(37) { $0.write(incident) } }
     if let search = record.plugins.search { message(38) { $0.write(search) } }
@@ -469,6 +470,7 @@ extension FieldReader {
       case 37: record.plugins.incident = try inner.incident()
       case 38: record.plugins.search = try inner.search()
       case 39: try inner.pluginCounts(&record.plugins)
+      case 40: record.standsIn = try field.flag()
       case endTag: complete = true
       default: break
       }

@@ -41,6 +41,7 @@ struct Program {
     case .plugins: return invocation.plugins == nil ? plugins(invocation) : order(invocation)
     case .reload: return invocation.names.isEmpty ? reload(invocation) : order(invocation)
     case .plan: return plan(invocation)
+    case .drill: return drill(invocation)
     case .crashes: return crashes(invocation)
     case .logs: return logs(invocation)
     case .events: return events(invocation)
@@ -82,7 +83,7 @@ struct Program {
       case .summary(let told): summary = told
       // A stranger is told once, and shown out.
       case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-      case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .events, .version: break
+      case .services, .done, .reloaded, .upgraded, .plan, .drill, .crashes, .crash, .events, .version: break
       }
       if invocation.json, !named { return try wholeList(daemon, list, summary) }
       try daemon.replies(to: list, patience: patience) { body in
@@ -91,7 +92,7 @@ struct Program {
           services += chunk
           missing += unknown
         case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
+        case .done, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
         }
       }
     } catch {
@@ -191,7 +192,7 @@ struct Program {
           continue
         case .error(let error): results.append(OrderResult(name: name, error: error))
         case .done(let note): results.append(OrderResult(name: name, note: note))
-        case .services, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
+        case .services, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
         }
       } catch {
         // What has been answered is true all the same.
@@ -208,7 +209,7 @@ struct Program {
         case .error(let error): results.append(OrderResult(name: name, error: error))
         // It was not when it was first asked for.
         case .done: results.append(OrderResult(name: name))
-        case .services, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
+        case .services, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
         }
       } catch {
         return fail(error, json: invocation.json) { Self.write(results, into: &$0) }
@@ -259,7 +260,7 @@ struct Program {
           for service in chunk where !names.contains(service.name) { names.append(service.name) }
           missing += unknown
         case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
+        case .done, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
         }
       }
     } catch {
@@ -288,7 +289,7 @@ struct Program {
           found = found ?? chunk.first
           missing = missing ?? unknown.first
         case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .summary, .crashes, .crash, .events, .version: break
+        case .done, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
         }
       }
     } catch {
@@ -331,7 +332,7 @@ struct Program {
     case .plugins: return .plugins(name: name, invocation.plugins ?? .search, wait: wait)
     case .safeMode: return .safeMode(name: name, on: invocation.safeMode, wait: wait)
     case .repair: return .repair(name: name, repair: invocation.repair, wait: wait)
-    case .start, .status, .plan, .crashes, .logs, .events, .check, .upgrade, .version, .help:
+    case .start, .status, .plan, .drill, .crashes, .logs, .events, .check, .upgrade, .version, .help:
       return .start(name: name, wait: wait)
     }
   }
@@ -389,7 +390,7 @@ struct Program {
       if invocation.json { json { encode(error, into: &$0) } }
       return error.exitCode
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .upgraded, .plan, .summary, .crashes, .crash, .events, .version:
+    case .services, .done, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }
@@ -434,7 +435,7 @@ struct Program {
           complain("\(name): \(error.sentence)")
           if error.exitCode >= worst { failure = (error, name) }
           worst = max(worst, error.exitCode)
-        case .services, .done, .reloaded, .upgraded, .summary, .crashes, .crash, .events, .version: break
+        case .services, .done, .reloaded, .upgraded, .drill, .summary, .crashes, .crash, .events, .version: break
         }
       }
     } else {
@@ -489,6 +490,58 @@ struct Program {
     return worst
   }
 
+  private mutating func drill(_ invocation: Invocation) -> Int32 {
+    let name = invocation.names.first ?? ""
+    let request = ControlRequest.drill(name: name, invocation.drill)
+    let style = standardStyle()
+    var entries: [PlanEntry] = []
+    var failed = 0
+    var refusal: ControlError?
+    var isHeard = true
+    do throws(Daemon.Fault) {
+      let daemon = try Daemon.connect(to: invocation.target)
+      try daemon.send([ControlCall(request, more: true)])
+      try daemon.follow(request, patience: invocation.drill.withRepairs ? nil : patience) { body in
+        switch body {
+        case .drill(let walked, let failures):
+          failed = failures
+          if invocation.json {
+            entries += walked.entries
+            return true
+          }
+          // Whoever waits for a repair wants to see which.
+          if entries.isEmpty { output.bytes += renderDrillHead(name, invocation.drill, style: style) }
+          entries = walked.entries.isEmpty ? entries : walked.entries
+          output.bytes += renderDrill(walked.entries, style: style)
+          isHeard = output.flush()
+          output.bytes = []
+          return isHeard
+        case .error(let error): refusal = error
+        case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .events, .summary, .version: break
+        }
+        return true
+      }
+    } catch {
+      return fail(error, json: invocation.json)
+    }
+    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
+    if invocation.json {
+      json { json in
+        json.key("drill")
+        json.beginObject()
+        encode(Plan(name: name, entries: entries), into: &json)
+        json.key("cause")
+        json.string(invocation.drill.cause.text)
+        json.key("with_repairs")
+        json.bool(invocation.drill.withRepairs)
+        json.key("failed")
+        json.integer(failed)
+        json.endObject()
+      }
+    }
+    return isHeard && failed == 0 ? ExitCode.done : ExitCode.failed
+  }
+
   private mutating func crashes(_ invocation: Invocation) -> Int32 {
     let request: ControlRequest =
       switch invocation.crashes {
@@ -527,7 +580,7 @@ struct Program {
       }
       output.bytes += text
     case (.error(let error), _): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case (.services, _), (.done, _), (.reloaded, _), (.upgraded, _), (.plan, _), (.summary, _),
+    case (.services, _), (.done, _), (.reloaded, _), (.upgraded, _), (.plan, _), (.drill, _), (.summary, _),
       (.events, _), (.version, _):
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
@@ -570,7 +623,7 @@ struct Program {
           output.bytes = []
           return isHeard
         case .error(let error): refusal = error
-        case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .summary, .version: break
+        case .services, .done, .reloaded, .upgraded, .plan, .drill, .crashes, .crash, .summary, .version: break
         }
         return true
       }
@@ -625,7 +678,7 @@ struct Program {
       }
       return ExitCode.done
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .reloaded, .plan, .summary, .crashes, .crash, .events, .version:
+    case .services, .done, .reloaded, .plan, .drill, .summary, .crashes, .crash, .events, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }
@@ -660,7 +713,7 @@ struct Program {
       }
       return ExitCode.done
     case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
-    case .services, .done, .reloaded, .upgraded, .plan, .crashes, .crash, .events, .summary:
+    case .services, .done, .reloaded, .upgraded, .plan, .drill, .crashes, .crash, .events, .summary:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
   }

@@ -51,7 +51,8 @@ import Testing
       .safeMode(name: "a", on: false, wait: true), .repair(name: "a", repair: nil, wait: true),
       .repair(name: "a", repair: "r", wait: false),
       .hold(name: "a", milliseconds: 0, wait: true), .reload(.apply), .reload(.dryRun), .reload(.restart),
-      .upgrade, .resetGuardian, .plan(name: "a", fromStart: true), .crashes(name: nil), .crashes(name: "a"),
+      .upgrade, .resetGuardian, .plan(name: "a", fromStart: true), .drill(name: "a", DrillRequest()),
+      .crashes(name: nil), .crashes(name: "a"),
       .crash(id: "00ffaa"), .events(EventsRequest()),
       .events(
         EventsRequest(
@@ -452,7 +453,7 @@ import Testing
       .reloadService(name: "a", wait: true), .hold(name: "a", milliseconds: 1, wait: true), .reload(.restart), .upgrade,
       .resetGuardian, .plugins(name: "a", .disable("p"), wait: true), .safeMode(name: "a", on: true, wait: true),
       .repair(name: "a", repair: "r", wait: true),
-      .plan(name: "a", fromStart: true), .crashes(name: "a"), .crash(id: "00ffaa"),
+      .plan(name: "a", fromStart: true), .drill(name: "a", DrillRequest()), .crashes(name: "a"), .crash(id: "00ffaa"),
       .events(EventsRequest(names: ["a"], since: WallTime(nanoseconds: 0), after: EventID(1), follow: true)), .summary,
       .version,
     ]

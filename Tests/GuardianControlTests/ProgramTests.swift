@@ -207,6 +207,17 @@ func zooGuardian(_ scratch: Scratch) -> FakeGuardian {
         into: &bytes)
     case .resetGuardian: Reply.done(name: "guardian", note: "guardian trusts itself already", into: &bytes)
     case .upgrade: Reply.upgraded(Upgraded(from: "0.1.0", to: "0.2.0", pid: 4711, services: 12), into: &bytes)
+    case .drill(let name, _):
+      func line(_ action: String, _ text: String) -> PlanEntry {
+        PlanEntry(
+          earliest: .milliseconds(500), latest: .milliseconds(500), action: action, step: .repair, strikes: 1,
+          strikesAllowed: 2, text: text)
+      }
+      Reply.drill(
+        name: name, entries: [line("repair", "repair fix, round 1")], failed: 0, continues: true, into: &bytes)
+      Reply.drill(
+        name: name, entries: [line("repair-ended", "repair fix failed: exit 3")], failed: 1, continues: false,
+        into: &bytes)
     case .plan(let name, _):
       if name == "nosuch" {
         Reply.error(.noSuchService(name: name), into: &bytes)

@@ -19,6 +19,8 @@ struct Conversation {
 
   private(set) var actions: [Action] = []
   private(set) var occurrences: [Occurrence.Kind] = []
+  /// Of no service, or of many.
+  private(set) var told: [Occurrence] = []
   private(set) var answers: [UInt64: Fleet.Answer] = [:]
   private(set) var spawns: [(request: StartRequest, at: Duration)] = []
   private(set) var hooks: [HookRequest] = []
@@ -73,6 +75,11 @@ struct Conversation {
     return told
   }
 
+  mutating func set(_ switches: [Switch]) {
+    fleet.setSwitches(switches, now: now)
+    listen()
+  }
+
   private mutating func listen() {
     while true {
       let output = fleet.takeOutput()
@@ -84,6 +91,7 @@ struct Conversation {
           perform(action)
         case .answer(let request, let answer): answers[request.number] = answer
         case .allStopped: allStopped = true
+        case .record(let occurrence): told.append(occurrence)
         case .commonCause: break
         }
       }

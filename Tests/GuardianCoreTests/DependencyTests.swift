@@ -97,7 +97,7 @@ struct FleetTalk {
         switch item {
         case .act(let id, let action): perform(action, id)
         case .answer(let request, let answer): answers[request.number] = answer
-        case .commonCause: break
+        case .commonCause, .record: break
         case .allStopped: allStopped = true
         }
       }

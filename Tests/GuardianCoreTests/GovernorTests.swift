@@ -73,6 +73,7 @@ private struct Host {
         case .act(let id, let action): perform(action, ids.firstIndex(of: id) ?? 0, id)
         case .answer(let request, let answer): answers[request.number] = answer
         case .commonCause(let cause): causes.append(cause)
+        case .record: break
         case .allStopped: allStopped = true
         }
       }

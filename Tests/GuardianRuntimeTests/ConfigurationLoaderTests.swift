@@ -491,3 +491,91 @@ private func said(_ loaded: LoadedConfiguration, _ place: Place) -> [String] {
     #expect(check.json.contains(#""line":2,"column":7,"what":"'nice' must be a whole number, -20 … 19, not 'x'""#))
   }
 }
+
+@Suite struct `the directory of switches` {
+  private func made() throws -> Place {
+    let place = try Place()
+    try #require(mkdir(place.path + "/switches.d", 0o755) == 0 && chmod(place.path + "/switches.d", 0o755) == 0)
+    return place
+  }
+  private let off = "{reason: r, services: all, ladder: off}\n"
+
+  @Test func `may be missing, and is then watched for by its name`() throws {
+    let place = try Place()
+    let loaded = place.loader().loadSwitches()
+    #expect(loaded.complete && loaded.files.isEmpty && loaded.diagnostics.isEmpty && loaded.showsAllChanges)
+    let watch = try DirectoryWatch("switches.d", in: place.path)
+    #expect(try !watch.takeNews())
+    try place.write("services/web.yaml", good)
+    try place.write("guardian.yaml", "{}\n")
+    #expect(try !watch.takeNews())
+    try #require(mkdir(place.path + "/switches.d", 0o755) == 0)
+    #expect(try watch.takeNews())
+    try place.write("switches.d/.new", off)
+    #expect(try watch.takeNews() && !watch.takeNews())
+    try #require(rename(place.path + "/switches.d/.new", place.path + "/switches.d/a.yaml") == 0)
+    #expect(try watch.takeNews() && !watch.takeNews())
+    // Another directory in its place.
+    try #require(rename(place.path + "/switches.d", place.path + "/old") == 0)
+    #expect(try watch.takeNews())
+    try #require(mkdir(place.path + "/switches.d", 0o755) == 0)
+    #expect(try watch.takeNews())
+    try place.write("switches.d/b.yaml", off)
+    #expect(try watch.takeNews() && !watch.takeNews())
+    try place.write("old/c.yaml", off)
+    #expect(try !watch.takeNews())
+  }
+
+  @Test func `is read with the configuration and alone, each file by itself`() throws {
+    let place = try made()
+    try place.write("services/web.yaml", good)
+    try place.write("switches.d/b.yaml", off)
+    try place.write("switches.d/a.yaml", "reason: r\n")
+    try place.write("switches.d/.hidden.yaml", "rubbish: [")
+    try place.write("switches.d/c.yml", off)
+    try place.write("switches.d/README", "rubbish: [")
+    for loaded in [place.load().switches, place.loader().loadSwitches()] {
+      #expect(loaded.files.map(\.name) == ["a.yaml", "b.yaml"] && loaded.switches.map(\.file) == ["b.yaml"])
+      #expect(loaded.complete && loaded.showsAllChanges)
+      #expect(loaded.diagnostics.map(\.what) == ["the file is not read"])
+    }
+    let check = ConfigurationCheck(place.load())
+    #expect(check.exitStatus == 78)
+    #expect(check.lines.contains { $0.contains("switches.d/a.yaml:1:1: no 'services'") }, "\(check.lines)")
+    #expect(unlink(place.path + "/switches.d/a.yaml") == 0 && unlink(place.path + "/switches.d/c.yml") == 0)
+    #expect(ConfigurationCheck(place.load()).exitStatus == 0)
+    try place.write("switches.d/b.yaml", "{reason: r, services: [wbe], ladder: off}\n")
+    let doubts = ConfigurationCheck(place.load())
+    #expect(doubts.exitStatus == 0 && doubts.lines.contains { $0.contains("warning: no service 'wbe' here") })
+  }
+
+  @Test func `and its files are refused where others may write them`() throws {
+    let place = try made()
+    try place.write("switches.d/a.yaml", off, mode: 0o666)
+    try place.write("switches.d/b.yaml", off)
+    var loaded = place.loader().loadSwitches()
+    #expect(loaded.switches.map(\.file) == ["b.yaml"])
+    #expect(loaded.files.first?.diagnostics.first?.what.contains("writable by others") == true)
+    try #require(chmod(place.path + "/switches.d", 0o777) == 0)
+    loaded = place.loader().loadSwitches()
+    #expect(!loaded.complete && loaded.files.isEmpty && loaded.diagnostics.first?.what.contains("writable") == true)
+    // The services do not care.
+    try place.write("services/web.yaml", good)
+    #expect(names(place.load()) == ["web"])
+  }
+
+  @Test func `is looked at where a file may change unseen`() throws {
+    let place = try made()
+    try place.write("elsewhere.yaml", off)
+    try #require(symlink("../elsewhere.yaml", place.path + "/switches.d/a.yaml") == 0)
+    let loaded = place.loader().loadSwitches()
+    #expect(loaded.switches.count == 1 && !loaded.showsAllChanges)
+  }
+
+  @Test func `of too many files gives none, and takes none away`() throws {
+    let place = try made()
+    for number in 0..<257 { try place.write("switches.d/\(number).yaml", off) }
+    let loaded = place.loader().loadSwitches()
+    #expect(!loaded.complete && loaded.files.isEmpty && loaded.diagnostics.first?.what == "more than 256 switches")
+  }
+}

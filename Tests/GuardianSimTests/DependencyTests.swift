@@ -11,6 +11,7 @@ import Testing
     try world.comeToRest()
     try world.shutDown()
     #expect(world.starts > 100 && world.deaths > 50 && world.kills > 2)
+    #expect(world.stoodIn > 0)
   }
 
   @Test(arguments: DependencyWorld.Bug.allCases)

@@ -192,6 +192,7 @@ struct Maker {
     record.wanted = pick([.up, .down])
     record.untilBoot = flag()
     record.stoppedBy = text()
+    record.standsIn = flag()
     record.step = pick(Step.allCases)
     record.strikes = count()
     record.triesOnStep = count()
@@ -235,7 +236,7 @@ struct Maker {
 
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
-  #expect(Mirror(reflecting: ServiceRecord()).children.count == 25)
+  #expect(Mirror(reflecting: ServiceRecord()).children.count == 26)
   #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 21)
   #expect(Mirror(reflecting: PluginIncident(last: .zero)).children.count == 7)
   #expect(Mirror(reflecting: PluginSearch(toggles: [], since: .zero)).children.count == 16)

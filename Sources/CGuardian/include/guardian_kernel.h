@@ -118,6 +118,10 @@ int guardian_exec(int descriptor, const char *_Nonnull path, char *const _Nullab
 /// Whether a child can be born in a control group: 1, 0 (no clone3, or a filter forbids it). Version 2 itself is not looked at.
 int guardian_has_clone3(void);
 
+/// Whether everything that is changed below `descriptor` is changed by this kernel, which then tells it to whoever watches:
+/// 1, 0 (network and user-space file systems) or -errno. fstatfs(2).
+int guardian_is_local(int descriptor);
+
 /// Whether `descriptor` lies on the file system of control groups, version 2: 1, 0 or -errno. fstatfs(2).
 int guardian_is_cgroup2(int descriptor);
 

@@ -21,6 +21,7 @@ package struct Invocation: Hashable, Sendable {
   package var guardian = false
   package var holdMilliseconds: Int64 = 0
   package var fromStart = false
+  package var drill = DrillRequest()
   package var reload = ReloadMode.apply
   /// Nil: they are to be shown.
   package var plugins: PluginOrder?
@@ -66,7 +67,7 @@ extension Invocation {
     case .plugins: return "done"
     case .safeMode: return safeMode ? "all plugins off" : "plugins on"
     case .repair: return "repaired"
-    case .status, .plan, .crashes, .logs, .events, .check, .upgrade, .version, .help: return "done"
+    case .status, .plan, .drill, .crashes, .logs, .events, .check, .upgrade, .version, .help: return "done"
     }
   }
 }
@@ -257,6 +258,18 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
       }
       invocation.holdMilliseconds = milliseconds
     case .fromStart: invocation.fromStart = true
+    case .withRepairs: invocation.drill.withRepairs = true
+    case .crashes:
+      guard let number = Int(value), (1...DrillCause.mostCrashes).contains(number) else {
+        throw UsageFault(
+          text: "--crashes '\(printable(value))' is no number from 1 to \(DrillCause.mostCrashes)")
+      }
+      invocation.drill.crashes = number
+    case .cause:
+      guard let cause = DrillCause(value) else {
+        throw UsageFault(text: "--cause '\(printable(value))' is none; write \(DrillCause.form)")
+      }
+      invocation.drill.cause = cause
     case .follow: invocation.follow = true
     case .lines:
       guard let number = Int(value), (0...1_000_000).contains(number) else {
@@ -297,6 +310,9 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     if invocation.follow, invocation.json {
       throw UsageFault(text: "--follow and --json exclude each other: JSON is one object")
     }
+  }
+  if invocation.verb == .drill, invocation.names.count != 1 || Invocation.isGroup(invocation.names[0]) {
+    throw UsageFault(text: "'drill' walks the ladder of one service at a time")
   }
   if invocation.verb == .hold, !seen.contains(where: { $0.option == .holdFor }) {
     throw UsageFault(text: "'hold' needs a time: --for 30min")

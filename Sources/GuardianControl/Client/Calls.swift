@@ -57,6 +57,15 @@ extension ControlCall {
       json.string(name)
       json.key("from_start")
       json.bool(fromStart)
+    case .drill(let name, let drill):
+      json.key("name")
+      json.string(name)
+      json.key("crashes")
+      json.integer(drill.crashes)
+      json.key("cause")
+      json.string(drill.cause.text)
+      json.key("with_repairs")
+      json.bool(drill.withRepairs)
     case .crashes(let name):
       if let name {
         json.key("name")
@@ -123,6 +132,7 @@ extension ControlRequest {
     case .upgrade: "Upgrade"
     case .resetGuardian: "ResetGuardian"
     case .plan: "Plan"
+    case .drill: "Drill"
     case .crashes: "Crashes"
     case .crash: "GetCrash"
     case .events: "Events"

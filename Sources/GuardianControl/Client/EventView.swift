@@ -35,16 +35,16 @@ package struct EventView {
 
   private func ink(_ name: String) -> Style.Ink {
     switch EventName(rawValue: name) {
-    case .quarantined, .internalError, .stuck, .commonCause: .bad
-    case .ended, .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed,
-      .searchBegan,
-      .searchSuggested, .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .checkFailing:
+    case .quarantined, .internalError, .stuck, .commonCause, .switchBroken: .bad
+    case .ended, .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed, .searchBegan,
+      .searchSuggested, .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .checkFailing,
+      .switchInForce, .stepSwitchedOff:
       .doubtful
     case .settled, .released: .good
     case nil, .started, .ready, .checkPassing, .deescalated, .backingOff, .repairStarted, .repairEnded, .beforeStart,
       .beforeStartEnded, .pluginsOn, .held, .holdEnded, .reset, .requested, .stopped, .finished, .waitingFor,
       .standingDown, .resumed, .commonCauseEnded, .probing, .probed, .pluginRestart, .pluginsChanged,
-      .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved:
+      .reloading, .reloaded, .leaving, .watchdogSet, .mainMoved, .switchOver:
       .plain
     }
   }

@@ -8,6 +8,7 @@ package enum ReplyBody: Hashable, Sendable {
   case reloaded(services: Int, ReloadChange, diagnostics: [Diagnostic])
   case upgraded(Upgraded)
   case plan(Plan)
+  case drill(Plan, failed: Int)
   case crashes([CrashSummary])
   /// One whole report, as JSON.
   case crash([UInt8])
@@ -114,6 +115,7 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
         from: try text(p["from"], "from"), to: try text(p["to"], "to"), pid: pid,
         services: Int(try integer(p["services"], "services"))))
   case .plan: return .plan(try plan(p))
+  case .drill: return .drill(try plan(p), failed: Int(clamping: try integer(p["failed"], "failed")))
   case .crashes:
     var list: [CrashSummary] = []
     try forEach(p, "crashes") { (o) throws(ReplyFault) in list.append(try crash(o)) }
@@ -188,8 +190,8 @@ private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> 
 private enum Member: String, CaseIterable {
   case name, description, wanted, phase, step, settled, degraded, pid, run, since, uptime_ms, restarts, strikes
   case strikes_allowed, held, disabled_plugins, next, last_end, reason, type, observe, clears, pending_definition
-  case runbook, contact, log, log_file, status_text, requires, after, groups, waits_for, checks, plugins, stopped_by,
-    notes
+  case runbook, contact, log, log_file, status_text, requires, after, groups, waits_for, checks, plugins, stopped_by
+  case fallback, stands_in_for, switches, notes
 }
 private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
 
@@ -258,6 +260,9 @@ private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) 
     case .checks: s.checks = try decodeChecks(value)
     case .plugins: s.plugins = try decodePlugins(value)
     case .stopped_by: s.stoppedBy = try text(value, "stopped_by")
+    case .fallback: s.fallback = try text(value, "fallback")
+    case .stands_in_for: s.standsInFor = try strings(value, "stands_in_for")
+    case .switches: s.switches = try decodeSwitches(value)
     case .notes: s.notes = try strings(value, "notes")
     }
   }
@@ -294,6 +299,17 @@ private func decodePlugins(_ list: JSONValue) throws(ReplyFault) -> [PluginStatu
     plugins.append(plugin)
   }
   return plugins
+}
+
+private func decodeSwitches(_ list: JSONValue) throws(ReplyFault) -> [SwitchStatus] {
+  var switches: [SwitchStatus] = []
+  for o in list.elements {
+    switches.append(
+      SwitchStatus(
+        what: try text(o["what"], "what"), reason: try text(o["reason"], "reason"),
+        until: present(o, "until") == nil ? nil : try time(o["until"], "until"), file: try text(o["file"], "file")))
+  }
+  return switches
 }
 
 private func decodeEnd(_ o: JSONValue) throws(ReplyFault) -> ServiceStatus.LastEnd {

@@ -193,6 +193,12 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
   add("After", s.after.joined(separator: ", "))
   add("Groups", s.groups.joined(separator: ", "))
   if !s.disabledPlugins.isEmpty { add("Plugins off", s.disabledPlugins.joined(separator: ", "), .doubtful) }
+  if s.phase == .quarantined || s.phase == .waiting, let fallback = s.fallback { add("Fallback", fallback) }
+  add("Stands in", s.standsInFor.isEmpty ? "" : "for " + s.standsInFor.joined(separator: ", "))
+  for one in s.switches {
+    let until = one.until.map { ", until \(clock($0))" } ?? ""
+    add("Switched off", "\(one.what)\(until): \(one.reason) (switches.d/\(one.file))", .doubtful)
+  }
   if s.observe { add("Mode", "observe: repair, safe mode and quarantine are only reported", .doubtful) }
   if s.pendingDefinition { add("Pending", "a changed definition takes effect at the next start", .doubtful) }
   add("Says", s.statusText)
@@ -278,6 +284,38 @@ package func renderPlan(_ plan: Plan, fromStart: Bool, style: Style) -> [UInt8] 
   }
   write(titles, head: true)
   for row in rows { write(row, head: false) }
+  return out
+}
+
+/// The head of a drill.
+package func renderDrillHead(_ name: String, _ drill: DrillRequest, style: Style) -> [UInt8] {
+  let head =
+    "\(printable(name)), a drill: it dies with \(drill.cause.text), at most \(drill.crashes) times; "
+    + (drill.withRepairs ? "its repairs are run" : "its repairs are not run")
+  return Array(wrap(head, width: style.width).map { style.paint($0, .strong) + "\n" }.joined().utf8)
+}
+
+/// Lines of a drill, each as it comes: when it would be, on which step, and what.
+package func renderDrill(_ entries: [PlanEntry], style: Style) -> [UInt8] {
+  var out: [UInt8] = []
+  for entry in entries {
+    let time = "+" + exactTime(milliseconds: entry.earliest.milliseconds)
+    let strikes = entry.strikesAllowed > 0 ? "\(entry.strikes) of \(entry.strikesAllowed)" : ""
+    func pad(_ text: String, _ width: Int) -> String {
+      text + String(repeating: " ", count: max(2, width - text.utf8.count))
+    }
+    let lead = pad(time, 12) + pad(entry.step.rawValue, 12) + pad(strikes, 8)
+    let failed = entry.action == "repair-ended" && !entry.text.hasSuffix(" done")
+    for (number, part) in wrap(
+      printable(entry.text.isEmpty ? entry.action : entry.text),
+      width: style.width.map {
+        max(20, $0 - lead.utf8.count)
+      }
+    ).enumerated() {
+      out += (number == 0 ? lead : String(repeating: " ", count: lead.utf8.count)).utf8
+      out += (style.paint(part, failed ? .bad : .plain) + "\n").utf8
+    }
+  }
   return out
 }
 

@@ -2,7 +2,7 @@
 package enum Verb: String, CaseIterable, Hashable, Sendable {
   case status, start, stop, restart, reload, release, reset, hold, plugins
   case safeMode = "safe-mode"
-  case repair, plan, crashes, logs, events, check, upgrade, version
+  case repair, plan, drill, crashes, logs, events, check, upgrade, version
   case help
 
   package enum Names: Hashable, Sendable { case none, any, some }
@@ -10,7 +10,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
   package var names: Names {
     switch self {
     case .status, .reload, .crashes, .events, .help: .any
-    case .start, .stop, .restart, .release, .reset, .hold, .plugins, .safeMode, .repair, .plan, .logs: .some
+    case .start, .stop, .restart, .release, .reset, .hold, .plugins, .safeMode, .repair, .plan, .drill, .logs: .some
     case .check, .upgrade, .version: .none
     }
   }
@@ -29,6 +29,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .safeMode: "'on': start without plugins; 'off': with them"
     case .repair: "run its repairs, or one of them, now"
     case .plan: "show what would happen, and when, if it kept dying"
+    case .drill: "walk a copy of the ladder; with --with-repairs run its repairs"
     case .crashes: "list the crashes; 'show ID' or 'export ID': one report"
     case .logs: "show what one service has written, from its files or the journal"
     case .events: "list what has happened, or follow it"
@@ -49,6 +50,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   case runtime = "--runtime", user = "--user", system = "--system", config = "--config", json = "--json"
   case noWait = "--no-wait", untilBoot = "--until-boot", guardian = "--guardian", holdFor = "--for", fromStart =
     "--from-start"
+  case crashes = "--crashes", cause = "--cause", withRepairs = "--with-repairs"
   case group = "--group"
   case since = "--since", service = "--service"
   case dryRun = "--dry-run", restart = "--restart"
@@ -61,9 +63,12 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .runtime, .config: "DIR"
     case .group, .service: "NAME"
     case .holdFor, .since: "TIME"
-    case .lines: "N"
+    case .lines, .crashes: "N"
+    case .cause: "CAUSE"
     case .run: "ID"
-    case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .dryRun, .restart, .follow, .help, .version:
+    case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .withRepairs, .dryRun, .restart, .follow,
+      .help,
+      .version:
       nil
     }
   }
@@ -78,6 +83,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .guardian: [.reset]
     case .holdFor: [.hold]
     case .fromStart: [.plan]
+    case .crashes, .cause, .withRepairs: [.drill]
     case .group: [.status, .start, .stop, .restart, .release, .reset, .hold, .events]
     case .since, .service: [.events]
     case .dryRun, .restart: [.reload]
@@ -98,6 +104,9 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .untilBoot: "stop until the next boot only"
     case .holdFor: "how long to hold, as in 30min; 0s ends a hold"
     case .group: "all services of a group; the same as the name @NAME"
+    case .crashes: "end the drill after so many crashes; 100, or quarantine"
+    case .cause: "how it dies: exit:N, signal:NAME or oom; exit:1"
+    case .withRepairs: "really run the repairs, with GUARDIAN_DRILL=1"
     case .fromStart: "plan from zero, not from the present state"
     case .since: "a time, how long ago, or the id of an event"
     case .service: "of this service; the same as a name"
