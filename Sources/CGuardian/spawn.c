@@ -198,6 +198,25 @@ GUARDIAN_RAW static void write_own_pid(char *text) {
   *text = 0;
 }
 
+GUARDIAN_RAW static void keep_to_one_processor(void) {
+  enum { bits = 8 * sizeof(unsigned long) };
+  unsigned long allowed[8192 / bits], one[8192 / bits];
+  long length = raw3(SYS_sched_getaffinity, 0, sizeof allowed, allowed);
+  if (length <= 0 || (size_t)length > sizeof allowed) return;
+  unsigned words = (unsigned)length / sizeof(unsigned long), count = 0;
+  for (unsigned at = 0; at < words * bits; at++) count += allowed[at / bits] >> at % bits & 1;
+  if (count == 0) return;
+  // Not all of them on the first one.
+  unsigned chosen = (unsigned)raw1(SYS_getpid, 0) % count;
+  for (unsigned word = 0; word < words; word++) one[word] = 0;
+  for (unsigned at = 0; at < words * bits; at++) {
+    if (!(allowed[at / bits] >> at % bits & 1) || chosen-- > 0) continue;
+    one[at / bits] = 1ul << at % bits;
+    break;
+  }
+  raw3(SYS_sched_setaffinity, 0, words * sizeof(unsigned long), one);
+}
+
 GUARDIAN_RAW static void take_identity(struct birth *birth) {
   const struct guardian_spawn_request *request = birth->request;
   // An unprivileged guardian may not set groups, and need not where it has them already. Whoever may sets them all the
@@ -265,6 +284,7 @@ GUARDIAN_RAW static void child(void *context) {
     if (answer < 0) fail(birth, GUARDIAN_STAGE_PRIORITY, 0, answer);
   }
   if (request->set_oom_score) set_oom_score(birth);
+  if (request->single_cpu) keep_to_one_processor();
 
   if (request->hide_count > 0) {
     // Only with our own memory, so here the C library may be used, short of malloc.

@@ -381,6 +381,9 @@ package struct KeyTable: Sendable {
     Key(
       "mode", "enforce | observe", "enforce", "observe: repair, safe mode and quarantine are only logged",
       "mode: observe"),
+    Key(
+      "mitigate", "off | auto", "off",
+      "auto: what surrounds a program that crashes may be changed, to see whether that helps", "mitigate: auto"),
     Key("runbook", "text", "", "shown in quarantine", "runbook: https://wiki.example/web"),
     Key("contact", "text", "", "shown in quarantine", "contact: ops@example.org"),
     Key(

@@ -228,6 +228,7 @@ struct ServiceDecoder {
     plugins(fields["plugins"], &spec)
     quarantine(fields["quarantine"], &spec)
     spec.mode = word(fields["mode"], "'mode'", LadderMode.self) ?? spec.mode
+    spec.mitigate = word(fields["mitigate"], "'mitigate'", MitigationMode.self) ?? spec.mitigate
     spec.runbook = oneLine(fields["runbook"], "'runbook'")
     spec.contact = oneLine(fields["contact"], "'contact'")
     if let notices = self.fields(of: fields["notices"], at: "notices", called: "'notices'") {

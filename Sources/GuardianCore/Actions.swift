@@ -48,6 +48,8 @@ package struct StartRequest: Hashable, Sendable {
   package var kind: RunKind
   /// Plugins that are off for this run; empty: all on.
   package var disabledPlugins: [PluginSpec]
+  /// What of its surroundings is changed.
+  package var mitigation: MitigationOrder?
   package var spec: ServiceSpec { definition.value }
   private let definition: Shared<ServiceSpec>
   package init(run: RunID, kind: RunKind, disabledPlugins: [PluginSpec], spec: ServiceSpec) {

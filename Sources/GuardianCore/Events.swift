@@ -129,10 +129,22 @@ package struct Command: Hashable, Sendable {
 /// What tells one version of a file from the next.
 package struct FileIdentity: Hashable, Sendable {
   package var device: UInt64, inode: UInt64, size: Int64, modified: Int64
+  /// Who executes it has more power than before: set-user-id, set-group-id, or capabilities of the file.
+  package var privileged = false
   package init(device: UInt64, inode: UInt64, size: Int64, modified: Int64) {
     self.device = device
     self.inode = inode
     self.size = size
     self.modified = modified
+  }
+
+  /// Of the version alone. Never 0.
+  package var print: UInt64 {
+    var print = Fingerprint()
+    print.add(device)
+    print.add(inode)
+    print.add(size)
+    print.add(modified)
+    return print.value == 0 ? 1 : print.value
   }
 }

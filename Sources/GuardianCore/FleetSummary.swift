@@ -41,7 +41,7 @@ extension ServiceMachine {
       case .finished: finishedBadly ? .crashed : .finished
       case .waiting: .waiting
       case .starting: .starting
-      case .running(let run): isDegraded(run) ? .degraded : run.settled ? .settled : .running
+      case .running(let run): isDegraded(run) || run.mitigation != nil ? .degraded : run.settled ? .settled : .running
       case .backingOff: .backingOff
       case .repairing: isPreparing ? .starting : .repairing
       case .stopping: .stopping

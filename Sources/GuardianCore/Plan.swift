@@ -217,6 +217,7 @@ struct Forecast {
       over = true
     case .pluginRetryFailed: action = "plugin-retry-failed"
     case .pluginsUnconfirmed: action = "plugins-unconfirmed"
+    case .mitigation: action = "mitigation"
     case .searchBegan: action = "search"
     case .searchEnded: action = "search-ended"
     case .released: action = "release"

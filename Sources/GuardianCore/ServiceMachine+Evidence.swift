@@ -9,6 +9,9 @@ package struct Examination: Hashable, Sendable {
   package let until: Instant
   /// The death was a strike.
   package internal(set) var struck = false
+  /// Of the run: what was changed of its surroundings, and that it had settled.
+  var mitigation: Mitigation?
+  var settled = false
   /// It was one with everything on.
   var opensIncident = false
 }
@@ -22,6 +25,8 @@ extension ServiceMachine {
     // What ends well, as it is meant to, has done nothing that anybody would look into.
     if end.crashClass == .clean, spec.kind == .task || spec.restart != .always { return }
     examination = Examination(run: end.run, until: turn.now.monotonic + Self.examinationTime)
+    examination?.mitigation = run.mitigation
+    examination?.settled = run.settled
     turn.actions.append(
       .examine(
         CrashReport(
@@ -58,6 +63,7 @@ extension ServiceMachine {
       record.strikeSignature = signature.value
       save()
     }
+    mitigationDied(examination, &turn)
     if examination.struck { reconsider(&turn) }
     // A delay that was over has waited for this alone.
     if case .backingOff(let until, let next) = phase, !held, begun, turn.now.monotonic >= until {

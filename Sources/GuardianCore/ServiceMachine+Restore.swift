@@ -84,6 +84,7 @@ extension ServiceMachine {
     live.watchdog = run.watchdog
     live.clearsAt = run.clearsAt
     live.deescalatesAt = run.deescalatesAt
+    live.mitigation = run.mitigation
     live.byOperator = run.byOperator
     live.successor = run.successor
     live.leader = run.leader
@@ -330,6 +331,7 @@ extension ServiceMachine {
     run.watchdog = live.watchdog
     run.clearsAt = live.clearsAt
     run.deescalatesAt = live.deescalatesAt
+    run.mitigation = live.mitigation
     run.byOperator = live.byOperator
     run.successor = live.successor
     run.leader = live.leader

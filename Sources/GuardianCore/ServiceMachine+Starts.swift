@@ -71,6 +71,7 @@ extension ServiceMachine {
     run.byOperator = byOperator
     run.isThere = isThere
     run.watchdog = spec.watchdog
+    run.mitigation = mitigationToStart(&turn)
     record.openRun = run.id
     record.processHash = spec.process.fingerprint
     let ticket = save()
@@ -82,10 +83,12 @@ extension ServiceMachine {
 
   mutating func requestSpawn(_ run: Run, _ turn: inout Turn) {
     startedWith = definition  // policy that came since the start was decided is in it
-    turn.actions.append(
-      .spawn(
-        StartRequest(
-          run: run.id, kind: run.kind, disabledPlugins: plugins(named: run.disabled), definition: definition)))
+    var run = run
+    var request = StartRequest(
+      run: run.id, kind: run.kind, disabledPlugins: plugins(named: run.disabled), definition: definition)
+    request.mitigation = mitigationOrder(of: &run)
+    phase = .starting(run)
+    turn.actions.append(.spawn(request))
   }
 
   /// A changed definition takes effect, with a fresh ladder. False where there is none.
@@ -99,6 +102,7 @@ extension ServiceMachine {
     appearanceTried = false
     takeUpPlugins()
     freshLadder()
+    forgetMitigations(why: "its definition changed", &turn)
     note(.released(why: "its definition changed"), &turn)
     return true
   }
@@ -161,6 +165,7 @@ extension ServiceMachine {
         if let before = self.executable, before != executable { programChanged(turn.now.boot) }
         self.executable = executable
       }
+      programBegan(executable, &run, &turn)
       executableReplaced = false
       fileReplaced = nil
       appearanceTried = false
@@ -311,8 +316,9 @@ extension ServiceMachine {
     phase = .running(run)
     reason = ""
     save()
-    note(.settled(run: run.id, degraded: isDegraded(run)), &turn)
+    note(.settled(run: run.id, degraded: isDegraded(run) || run.mitigation != nil), &turn)
     if isUnconfirmed(run) { note(.pluginsUnconfirmed(run: run.id, names: run.disabled), &turn) }
+    mitigationSettled(run, &turn)
     if recovered { notify(.onRecovery, about: 0, reason: "settled", &turn) }
     tendPlugins(&turn)
   }

@@ -12,7 +12,7 @@ extension ServiceMachine {
   /// Settled or not, without its plugins by the ladder's decision.
   package var degraded: Bool {
     switch phase {
-    case .running(let run), .starting(let run): isDegraded(run)
+    case .running(let run), .starting(let run): isDegraded(run) || run.mitigation != nil
     case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined: false
     }
   }
@@ -98,6 +98,7 @@ extension ServiceMachine {
       )
     }
     if !brief, let note = confirmationNote { status.notes.append(note) }
+    if let mitigationNote { status.notes.append(mitigationNote) }
     if let reloadFailure { status.notes.append("its last reload failed: \(reloadFailure)") }
     if volatile { status.notes.append("its state could not be saved and is kept in memory only") }
     return status

@@ -206,6 +206,8 @@ package struct ServiceMachine: Hashable, Sendable {
     /// Strikes are cleared then, because the late deaths have become few enough.
     package var clearsAt: Instant?
     package var deescalatesAt: Instant?
+    /// What has been changed of its surroundings.
+    package var mitigation: Mitigation?
     /// A trial that an operator asked for: its failure does not double the delay.
     package var byOperator = false
     /// The id of the restart at once that would follow this run.
@@ -679,6 +681,7 @@ extension ServiceMachine {
       if !settlingIsPutOff { consider(run.lookAgainAt ?? run.settlesAt) }
       consider(run.clearsAt)
       consider(run.deescalatesAt)
+      consider(mitigationDue(run))
       if !held { consider(run.pluginsAt) }
       consider(reloadDeadline)
       if !held { consider(run.watchdogAt) }
@@ -738,6 +741,7 @@ extension ServiceMachine {
       } else {
         if due(run.clearsAt) { clearLate(&turn) }
         if due(run.deescalatesAt) { deescalate(&turn) }
+        if due(mitigationDue(run)) { mitigationLives(run, &turn) }
         if !held, due(run.pluginsAt) { tendPlugins(&turn) }
       }
     case .repairing(let repair): hookDeadlinePassed(repair, &turn)

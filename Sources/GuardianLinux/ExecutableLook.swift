@@ -8,6 +8,8 @@ package struct ExecutableLook: Hashable, Sendable {
   package var size: Int64
   /// Nanoseconds since 1970.
   package var modified: Int64
+  /// Who executes it has more power than before. Looked at of programs only; no part of `print`.
+  package var privileged = false
 
   package init(device: UInt64, inode: UInt64, size: Int64, modified: Int64) {
     self.device = device
@@ -21,6 +23,15 @@ package struct ExecutableLook: Hashable, Sendable {
     var status = stat()
     guard stat(path, &status) == 0 else { return nil }
     self.init(status)
+  }
+
+  /// Of a program that is to be executed. stat(2), getxattr(2).
+  package init?(ofProgram path: String) {
+    var status = stat()
+    guard stat(path, &status) == 0 else { return nil }
+    self.init(status)
+    privileged =
+      status.st_mode & (S_ISUID | S_ISGID) != 0 || getxattr(path, "security.capability", nil, 0) > 0
   }
 
   /// Of what has that name itself, be it a link. lstat(2).

@@ -32,6 +32,8 @@ package struct SpawnRequest: Sendable {
   package var empty: [String] = []
   /// Directories of which a read-only view without the hidden entries is shown, whoever could write there.
   package var views: [String] = []
+  /// Changed for a trial. Nil: nothing, also where the program turned out to be another one.
+  package var surroundings: Surroundings?
   /// For output to the journal, as systemd does it: a child must not die of a journal that restarts.
   package var keepsSIGPIPEIgnored = false
   /// The directory of the control group in which it is born. Nil: guardian's own.
@@ -51,6 +53,19 @@ package struct SpawnRequest: Sendable {
     /// Guardian's own descriptor of the same number.
     case inherit
     case descriptor(Int32)
+  }
+
+  /// What is changed for a program that is this version of itself, and not privileged.
+  package struct Surroundings: Hashable, Sendable {
+    /// As `ExecutableLook.print`.
+    package var program: UInt64
+    /// `NAME=value`, in place of what is there.
+    package var environment: [String] = []
+    /// The soft limit of the stack, in bytes, as far as the hard one allows. In place of one in `limits`.
+    package var stack: UInt64?
+    /// On one of the processors that it could use, whichever.
+    package var singleCPU = false
+    package init(program: UInt64) { self.program = program }
   }
 
   package struct PassedDescriptor: Hashable, Sendable {

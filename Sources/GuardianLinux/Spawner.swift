@@ -39,7 +39,9 @@ package final class Spawner {
     let separate =
       request.forceSlowPath || !hidden.parts.isEmpty || mounts.mayBlock(path) || mounts.mayBlock(directory)
     // Looked at before, so that a file replaced in between counts as changed, never as seen.
-    let look = separate && mounts.mayBlock(path) ? nil : ExecutableLook(at: path)
+    let look = separate && mounts.mayBlock(path) ? nil : ExecutableLook(ofProgram: path)
+    var request = request
+    request.takeSurroundings(look)
     var ends: [Int32] = [-1, -1]
     if separate {
       let answer = guardian_pipe(&ends)
@@ -125,6 +127,7 @@ package final class Spawner {
                   keep_sigpipe_ignored: request.keepsSIGPIPEIgnored ? 1 : 0, own_pid: ownPidText,
                   cgroup: request.group ?? -1, mark: request.mark?.address, run_high: request.mark?.run.high ?? 0,
                   run_low: request.mark?.run.low ?? 0,
+                  single_cpu: request.surroundings?.singleCPU == true ? 1 : 0,
                   hide: hide.baseAddress, hide_count: hide.count, separate: report == nil ? 0 : 1,
                   report: report ?? -1)
                 return guardian_spawn(&c, &result)
@@ -151,13 +154,33 @@ extension SpawnRequest {
         resource: ResourceLimit.Resource.openFiles.number, set_hard: 0, soft: softOpenFiles, hard: 0)
       all.append(NamedLimit(name: ResourceLimit.Resource.openFiles.rawValue, limit: own))
     }
-    for limit in limits {
+    if let stack = surroundings?.stack {
+      // Only as far as the hard limit goes: a change that is tried must not be what a start fails of.
+      let own = guardian_limit(resource: ResourceLimit.Resource.stack.number, set_hard: 0, soft: stack, hard: 0)
+      all.append(NamedLimit(name: ResourceLimit.Resource.stack.rawValue, limit: own))
+    }
+    for limit in limits where limit.resource != .stack || surroundings?.stack == nil {
       let both = guardian_limit(resource: limit.resource.number, set_hard: 1, soft: limit.value, hard: limit.value)
       all.append(NamedLimit(name: limit.resource.rawValue, limit: both))
     }
     return all
   }
   fileprivate var kernelLimits: [guardian_limit] { namedLimits.map(\.limit) }
+
+  /// What is to be changed for this very program is changed, or nothing.
+  mutating func takeSurroundings(_ look: ExecutableLook?) {
+    guard let changed = surroundings else { return }
+    guard let look, look.print == changed.program, !look.privileged else {
+      surroundings = nil
+      return
+    }
+    for variable in changed.environment {
+      guard let end = variable.firstIndex(of: "=") else { continue }
+      let name = variable[...end]
+      environment.removeAll { $0.hasPrefix(name) }
+      environment.append(variable)
+    }
+  }
 }
 
 extension ResourceLimit.Resource {

@@ -51,6 +51,7 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
   case pluginsOn = "plugins-on"
   case pluginRetryFailed = "plugin-retry-failed"
   case pluginsUnconfirmed = "plugins-unconfirmed"
+  case mitigation
   case searchBegan = "search-began"
   case searchSuggested = "search-suggested"
   case probing
@@ -111,6 +112,7 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .pluginsOn: "3d57f73e6bd64701a739b3343b9bd91e"
     case .pluginRetryFailed: "5164c922331c4e01830ae0103fba8a78"
     case .pluginsUnconfirmed: "e2c1c0d9a4f84b0ab3b7c2c65a4f1d37"
+    case .mitigation: "c1b7d0e24f0a4d7f9a35e8b2706d9c41"
     case .searchBegan: "5e8629e3809a4ef7a36630ca24673857"
     case .searchSuggested: "fdfd97b472924451a617b477b314fb10"
     case .probing: "7f32857120ae41a98a8b5b179069e654"
@@ -173,6 +175,7 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .pluginsOn: "plugins are on again"
     case .pluginRetryFailed: "plugins still crash it"
     case .pluginsUnconfirmed: "that plugins are off is not confirmed"
+    case .mitigation: "mitigation @GUARDIAN_MITIGATION@ @GUARDIAN_STATE@"
     case .searchBegan: "searches for the guilty plugin"
     case .searchSuggested: "a plugin is guilty"
     case .probing: "a probe of the search"
@@ -325,6 +328,12 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       """
       It was started with its plugins again and did not settle. They are off again; the time to the next retry
       doubles.
+      """
+    case .mitigation:
+      """
+      What surrounds its program is changed to see whether it crashes less: larger-stack, zeroed-memory,
+      immediate-binding or single-cpu. It has begun, is kept because fewer starts fail with it, or is dropped. A run
+      with one is degraded: its fault is still there. See mitigate in guardian.yaml(5).
       """
     case .searchBegan:
       """
@@ -578,6 +587,10 @@ extension Occurrence {
     case .pluginsOn(let names), .pluginsChanged(let names): return [("plugins", .list(names))]
     case .pluginRetryFailed(let next): return time("retry_in_ms", next)
     case .pluginsUnconfirmed(let id, let names): return [run(id), ("plugins", .list(names))]
+    case .mitigation(let change):
+      var all = [text("mitigation", change.mitigation.rawValue), text("state", change.name)]
+      if case .dropped(_, let why) = change { all.append(text("reason", why)) }
+      return all
     case .searchBegan(let names), .searchSuggested(let names): return [("plugins", .list(names))]
     case .probing(let count, let on, let off, let full):
       return [number("probe", count), ("on", .list(on)), ("plugins", .list(off)), ("full", .flag(full))]

@@ -34,6 +34,7 @@ package struct Occurrence: Hashable, Sendable {
     case pluginRetryFailed(nextIn: Duration)
     /// Its startup window is over, and nothing has confirmed that they are off.
     case pluginsUnconfirmed(run: RunID, names: [String])
+    case mitigation(MitigationChange)
     /// It is settled in safe mode, and one of these is to blame.
     case searchBegan(plugins: [String])
     case searchSuggested(plugins: [String])
@@ -113,6 +114,7 @@ package struct Occurrence: Hashable, Sendable {
     case .pluginsOn: .pluginsOn
     case .pluginRetryFailed: .pluginRetryFailed
     case .pluginsUnconfirmed: .pluginsUnconfirmed
+    case .mitigation: .mitigation
     case .searchBegan: .searchBegan
     case .searchSuggested: .searchSuggested
     case .probing: .probing
@@ -248,6 +250,7 @@ extension Occurrence {
     case .pluginsOn(let names): return "plugins on again: \(list(names))"
     case .pluginsUnconfirmed(_, let names):
       return "it has not confirmed that plugins are off: \(list(names))"
+    case .mitigation(let change): return change.sentence
     case .pluginRetryFailed(let next): return "plugins still crash it, off again; due again in \(next.description)"
     case .searchBegan(let names): return "one of \(names.count) plugins is to blame; searching for it"
     case .searchSuggested(let names):

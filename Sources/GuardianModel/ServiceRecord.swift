@@ -19,6 +19,7 @@ package struct ServiceRecord: Hashable, Sendable {
   /// The latest deaths of settled runs, oldest first; at most `budget + 1`.
   package var lateDeaths: [Instant] = []
   package var plugins = PluginRecords()
+  package var mitigation = MitigationRecord()
   package var hold: Hold?
   package var quarantine: Quarantine?
   /// The delay that the next trial from quarantine will have had; nil until the first, kept until step restart.

@@ -32,6 +32,8 @@ package struct ServiceSpec: Hashable, Sendable {
   package var plugins = PluginsSpec()
   package var quarantine = QuarantineSpec()
   package var mode = LadderMode.enforce
+  /// Whether what surrounds a program that crashes may be changed, to see whether that helps.
+  package var mitigate = MitigationMode.off
   package var runbook: String?
   package var contact: String?
   /// Programs to run, one argument list for each kind.

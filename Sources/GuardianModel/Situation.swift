@@ -68,6 +68,8 @@ package struct LiveRun: Hashable, Sendable {
   /// The process that the run began with, where another one has become its main process.
   package var leader: ProcessIdentity?
   package var reload: LiveReload?
+  /// What has been changed of its surroundings.
+  package var mitigation: Mitigation?
   /// Why the last reload of this run came to nothing.
   package var reloadFailure: String?
   /// It was to be stopped once nothing ran any more that required it.

@@ -85,6 +85,7 @@ package struct SpecDifference: Hashable, Sendable {
     Key(word: "plugins", atStart: false) { $0.process.hasSamePlugins(as: $1.process) && $0.plugins != $1.plugins },
     live("quarantine") { $0.quarantine },
     live("mode") { $0.mode },
+    live("mitigate") { $0.mitigate },
     live("runbook") { $0.runbook },
     live("contact") { $0.contact },
     live("notices") { $0.notices },

@@ -330,6 +330,9 @@ final class RunTable {
       spawn.output = output.target
       spawn.error = output.target == .inherit ? .inherit : output.target
       spawn.keepsSIGPIPEIgnored = output.needsSIGPIPEIgnored
+      if let order = run.request.mitigation {
+        spawn.surroundings = Mitigations.surroundings(order, environment, spawn.limits)
+      }
       spawn.environment = environment.strings
       spawn.mark = shell.births?.place(of: run.service, for: run.id)
       let outcome = try spawnInGroup(run, &spawn)
@@ -425,9 +428,7 @@ final class RunTable {
   }
 
   private func started(_ run: Run, _ child: consuming Child) {
-    let executable = child.executable.map {
-      FileIdentity(device: $0.device, inode: $0.inode, size: $0.size, modified: $0.modified)
-    }
+    let executable = child.executable.map { FileIdentity($0) }
     let facts = facts(of: run.service)
     facts.notes = child.hidden.compactMap { hidden in
       switch hidden.way {

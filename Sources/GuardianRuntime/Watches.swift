@@ -104,12 +104,12 @@ final class WatchTable {
       if !entry.files.isEmpty { shell.changes.look([id]) }
       if entry.plugins != nil { shell.changes.lookAtPlugins(id) }
       guard let path = entry.program else { continue }
-      _ = shell.worker.submit({ ExecutableLook(at: path) }) { [weak self] look in
+      _ = shell.worker.submit({ ExecutableLook(ofProgram: path) }) { [weak self] look in
         guard let self, watched[id]?.program == path else { return }
         shell.post(
           id,
           .executableSeen(
-            look.map { FileIdentity(device: $0.device, inode: $0.inode, size: $0.size, modified: $0.modified) }))
+            look.map { FileIdentity($0) }))
       }
     }
   }

@@ -125,6 +125,8 @@ struct Checker {
     var examinedSince: Nanoseconds?, examinedRun: RunID?
     var struckLast = false, foundIncurable = false
     var signature: UInt64?, signatureBefore: UInt64?
+    /// How many deaths the evidence gave a class for which something may be changed, by what may be.
+    var mendable: [Mitigation: Int] = [:]
     var verdictWasOpen = false
 
     // Delays and trials.
@@ -296,6 +298,7 @@ struct Checker {
       guard models[index].examinedRun == run else { return }
       models[index].examinedSince = nil
       models[index].examinedRun = nil
+      for mitigation in Self.mitigations(finding.crashClass) { models[index].mendable[mitigation, default: 0] += 1 }
       guard models[index].struckLast else { return }
       let strong = finding.signature.flatMap { $0.strong ? $0.value : nil }
       models[index].signature = strong
@@ -323,6 +326,15 @@ struct Checker {
     models[index].trialNotBefore = nil
     models[index].late = []
     models[index].mayQuarantine = true  // what was changed may be missing now
+  }
+
+  /// By the table of the rules, not by the machine's.
+  private static func mitigations(_ crashClass: CrashClass?) -> [Mitigation] {
+    switch crashClass {
+    case .wild: [.zeroedMemory, .immediateBinding, .singleCPU]
+    case .stack: [.largerStack]
+    default: []
+    }
   }
 
   mutating func executableChanged(_ index: Int) { freshened(index) }
@@ -808,6 +820,14 @@ struct Checker {
     models[index].prepared = false
     models[index].preparationFailed = false
     try checkDelay(index, now: now)
+    if let order = request.mitigation {
+      try check(request.spec.mitigate == .auto, index, now, "a mitigation that nobody has allowed")
+      try check(request.spec.mode == .enforce, index, now, "a mitigation in observe mode")
+      try check(!isHeld(index, boot: boot), index, now, "a mitigation of what is held")
+      try check(
+        models[index].mendable[order.mitigation] ?? 0 >= 2, index, now,
+        "mitigation \(order.mitigation.rawValue) without two deaths of a class that allows it")
+    }
 
     if request.kind == .ordinary {
       try check(!models[index].quarantinedSeen, index, now, "started in quarantine as soon as it was given up")
@@ -1065,7 +1085,7 @@ struct Checker {
       models[index].windowFrom = now
       models[index].underWaySince = nil
     case .reset, .started, .check, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
-      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsUnconfirmed, .pluginsChanged, .searchSuggested, .held,
+      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsUnconfirmed, .mitigation, .pluginsChanged, .searchSuggested, .held,
       .requested, .waiting, .waitingFor, .standingDown,
       .stuck, .volatile, .resumed, .commonCause, .commonCauseEnded:
       break

@@ -41,6 +41,8 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case noticeFlood = "notice-flood"
   /// Switches of the host come and go, and the fleet is not told.
   case deafToSwitches = "deaf-to-switches"
+  /// Mitigations are handed out unasked.
+  case eagerMitigation = "eager-mitigation"
 }
 
 /// The fleet under test, with or without a planted bug. Without one it adds nothing.
@@ -119,6 +121,12 @@ struct Subject {
         if hook.purpose == .beforeStart { preparing.insert(hook.id) }
       case (.doubleSpawn, .act(_, .spawn)):
         if once(in: 100) { changed.append(item) }
+      case (.eagerMitigation, .act(let id, .spawn(var request))):
+        if once(in: 20) {
+          request.mitigation = MitigationOrder(.zeroedMemory, build: 1)
+          changed.append(.act(id, .spawn(request)))
+          continue
+        }
       case (.restartInQuarantine, .act(let id, .spawn(let request))): lastSpawn[id] = request
       case (.wrongSet, .act(let id, .spawn(let request))) where request.kind == .probe:
         changed.append(

@@ -188,6 +188,21 @@ struct Program {
   }
 }
 
+/// Some of the simulated services may have what surrounds them changed. By their numbers, so that no dice are rolled for it.
+enum Mitigated {
+  static func mode(_ number: Int) -> MitigationMode { number % 7 == 3 ? .auto : .off }
+  /// What the evidence makes of their SIGSEGV.
+  static func crashClass(_ number: Int) -> CrashClass { [.wild, .stack, .null, .wild][number / 7 % 4] }
+  /// Whether a run that would die of SIGSEGV lives with it.
+  static func helps(_ mitigation: Mitigation, _ number: Int) -> Bool {
+    switch mitigation {
+    case .largerStack, .immediateBinding: number % 2 == 0
+    case .zeroedMemory: number % 3 == 0
+    case .singleCPU: false
+    }
+  }
+}
+
 /// In `fatal-exit` of every simulated definition that has one.
 let fatalCode: Int32 = 99
 
@@ -300,6 +315,7 @@ struct SpecMaker {
       spec.backoff.first = .seconds(1)
       spec.backoff.factor = 3
     }
+    spec.mitigate = Mitigated.mode(number)
     if dice.chance(50) { spec.start = .manual }
     if dice.chance(200) { spec.notices = [.onCrash: ["/bin/notice"], .onQuarantine: ["/bin/notice"]] }
     return spec

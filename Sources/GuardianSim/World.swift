@@ -53,6 +53,7 @@ package struct World {
     var run: RunID
     /// The plugins that it runs without.
     var disabled: [String]
+    var mitigation: MitigationOrder?
     var course = Course()
     var born = false, mainAlive = false
     /// Sent before there was anybody to receive it.
@@ -452,6 +453,11 @@ package struct World {
     }
     let disabled = places[place].processes[at].disabled
     var course = places[place].program.nextCourse(disabled: disabled, dice: &dice)
+    if let order = places[place].processes[at].mitigation, order.build == executable.print,
+      case .signal(.segv, _) = course.death.status, Mitigated.helps(order.mitigation, place)
+    {
+      course.endsAfter = nil
+    }
     if monotonic < calamityUntil, dice.chance(900) {
       course.endsAfter = dice.time(5 * millisecond, second)
       course.death = Death(.code(1))
@@ -756,7 +762,7 @@ package struct World {
       places[place].processes.append(
         Process(
           serial: nextSerial, run: request.run,
-          disabled: request.disabledPlugins.map(\.name), death: Death(.code(1))))
+          disabled: request.disabledPlugins.map(\.name), mitigation: request.mitigation, death: Death(.code(1))))
       queue.add(.born(place: place, nextSerial), at: monotonic + dice.time(millisecond, 8 * millisecond))
     case .signal(let run, let signal):
       if let at = places[place].processes.firstIndex(where: { $0.run == run }) { self.signal(place, at, signal) }
@@ -813,6 +819,7 @@ package struct World {
       default: break
       }
       if report.end.crashClass == .errorExit, place % 3 == 0 { finding.crashClass = dice.chance(500) ? .trap : .loader }
+      if report.end.crashClass == .segv, Mitigated.mode(place) == .auto { finding.crashClass = Mitigated.crashClass(place) }
       let after = dice.chance(900) ? dice.time(0, 50 * millisecond) : dice.time(0, 2 * second)
       queue.add(.examined(place: place, report.end.run, finding), at: monotonic + after)
     case .save(_, let ticket):
@@ -894,6 +901,7 @@ package struct World {
     switch action {
     case .spawn(let request):
       "spawn \(short(request.run)), \(request.kind.rawValue), mode \(request.mode)"
+        + (request.mitigation.map { ", \($0.mitigation.rawValue)" } ?? "")
     case .signal(let run, let signal): "\(signal) to \(short(run))"
     case .reload(let run, let signal): "\(signal) to \(short(run)), to reload"
     case .signalSet(let run, let signal): "\(signal) to the set of \(short(run))"

@@ -137,6 +137,7 @@ extension FieldWriter {
     if record.since.nanoseconds != 0 { integer(32, record.since.nanoseconds) }
     if let signature = record.strikeSignature { unsigned(33, signature) }
     if let signature = record.strikeSignatureBefore { unsigned(34, signature) }
+    if record.mitigation != MitigationRecord() { message(43) { $0.write(record.mitigation) } }
     for file in record.files {
       message(35) {
         $0.string(1, file.path)
@@ -207,6 +208,23 @@ extension FieldWriter {
     flag(17, search.paused)
   }
 
+  private mutating func write(_ mitigation: MitigationRecord) {
+    if mitigation.build != 0 { unsigned(1, mitigation.build) }
+    count(2, mitigation.failures)
+    if let tally = mitigation.active {
+      message(3) {
+        $0.string(1, tally.mitigation.rawValue)
+        $0.flag(2, tally.kept)
+        $0.count(3, tally.starts)
+        $0.count(4, tally.failures)
+        $0.duration(5, tally.ran)
+        if let signature = tally.signature { $0.unsigned(6, signature) }
+        $0.count(7, tally.failedBefore)
+      }
+    }
+    for word in mitigation.ineffective { string(4, word.rawValue) }
+  }
+
   private mutating func write(_ probe: PluginProbe) {
     unsigned(1, probe.on.bits)
     flag(2, probe.full)
@@ -270,6 +288,7 @@ extension FieldWriter {
     if let successor = live.successor { run(14, successor) }
     for name in live.disabled { string(15, name) }
     instant(16, live.readyAt)
+    if let mitigation = live.mitigation { string(43, mitigation.rawValue) }
     // 20 and further: what a run has said of itself, and its reload.
     process(20, live.leader)
     if let reload = live.reload { message(21) { $0.write(reload) } }
@@ -471,6 +490,7 @@ extension FieldReader {
       case 38: record.plugins.search = try inner.search()
       case 39: try inner.pluginCounts(&record.plugins)
       case 40: record.standsIn = try field.flag()
+      case 43: record.mitigation = try inner.mitigation()
       case endTag: complete = true
       default: break
       }
@@ -739,6 +759,41 @@ extension FieldReader {
     return .stopping(try required(run), try required(stop))
   }
 
+  private mutating func mitigation() throws(Malformed) -> MitigationRecord {
+    var record = MitigationRecord()
+    while let field = try next() {
+      switch field.tag {
+      case 1: record.build = try field.unsigned()
+      case 2: record.failures = try field.count()
+      case 3:
+        var inner = field.reader
+        record.active = try inner.mitigationTally()
+      case 4: if record.ineffective.count < Mitigation.allCases.count { record.ineffective.append(try field.word()) }
+      default: break
+      }
+    }
+    return record
+  }
+
+  private mutating func mitigationTally() throws(Malformed) -> MitigationTally {
+    var mitigation: Mitigation?
+    var tally = MitigationTally(.zeroedMemory, failedBefore: 0)
+    while let field = try next() {
+      switch field.tag {
+      case 1: mitigation = try field.word()
+      case 2: tally.kept = try field.flag()
+      case 3: tally.starts = try field.count()
+      case 4: tally.failures = try field.count()
+      case 5: tally.ran = try field.duration()
+      case 6: tally.signature = try field.unsigned()
+      case 7: tally.failedBefore = try field.count()
+      default: break
+      }
+    }
+    tally.mitigation = try required(mitigation)
+    return tally
+  }
+
   private mutating func liveRun() throws(Malformed) -> LiveRun {
     var id: RunID?
     var kind: RunKind?
@@ -761,6 +816,7 @@ extension FieldReader {
       case 14: live.successor = try field.run()
       case 15: live.disabled.append(try field.string())
       case 16: live.readyAt = try field.instant()
+      case 43: live.mitigation = try field.word()
       case 20: live.leader = try field.process()
       case 21:
         var inner = field.reader

@@ -93,6 +93,7 @@ struct Maker {
     live.leaves = maybe { $0.flag() ? .restart : .stop }
     live.disabled = list { $0.text() }
     live.readyAt = maybe { $0.instant() }
+    live.mitigation = maybe { $0.pick(Mitigation.allCases) }
     return live
   }
   mutating func liveReload() -> LiveReload {
@@ -172,6 +173,22 @@ struct Maker {
     search.paused = flag()
     return search
   }
+  mutating func mitigation() -> MitigationRecord {
+    var record = MitigationRecord()
+    record.build = random.next()
+    record.failures = count()
+    record.active = maybe { maker in
+      var tally = MitigationTally(maker.pick(Mitigation.allCases), failedBefore: maker.count())
+      tally.kept = maker.flag()
+      tally.starts = maker.count()
+      tally.failures = maker.count()
+      tally.ran = maker.duration()
+      tally.signature = maker.maybe { $0.random.next() }
+      return tally
+    }
+    record.ineffective = Array(list { $0.pick(Mitigation.allCases) }.prefix(4))
+    return record
+  }
   mutating func plugin() -> PluginRecord {
     var plugin = PluginRecord(name: text())
     plugin.off = maybe { $0.pick(PluginRecord.Switcher.allCases) }
@@ -204,6 +221,7 @@ struct Maker {
     record.plugins.searched = flag()
     record.plugins.searchWanted = flag()
     record.plugins.healthy = (Int.random(in: 0...1000, using: &random), Int.random(in: 0...1000, using: &random))
+    record.mitigation = maybe { $0.mitigation() } ?? MitigationRecord()
     record.hold = maybe { Hold(until: $0.bootInstant(), by: $0.text()) }
     record.quarantine = maybe { maker in
       Quarantine(since: maker.wall(), reason: maker.text(), nextTrial: maker.maybe { $0.bootInstant() })
@@ -238,6 +256,8 @@ struct Maker {
 @Test func `the coding knows every field of a record`() {
   #expect(Mirror(reflecting: ServiceRecord()).children.count == 26)
   #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 21)
+  #expect(Mirror(reflecting: MitigationRecord()).children.count == 4)
+  #expect(Mirror(reflecting: MitigationTally(.singleCPU, failedBefore: 0)).children.count == 7)
   #expect(Mirror(reflecting: PluginIncident(last: .zero)).children.count == 7)
   #expect(Mirror(reflecting: PluginSearch(toggles: [], since: .zero)).children.count == 16)
   #expect(Mirror(reflecting: PluginRecord(name: "")).children.count == 12)

@@ -105,6 +105,9 @@ struct guardian_spawn_request {
   volatile struct guardian_birth_mark *_Nullable mark;
   uint64_t run_high, run_low;
 
+  /// Keep to one processor of those that the caller may use. Left undone where that is not possible.
+  int single_cpu;
+
   /// Not empty only with `separate`.
   const struct guardian_hide *_Nullable hide;
   size_t hide_count;
