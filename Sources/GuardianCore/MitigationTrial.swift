@@ -124,7 +124,8 @@ package struct MitigationTrial: Hashable, Sendable {
   private mutating func verdict(_ tally: MitigationTally, ran: Duration) -> [MitigationChange]? {
     guard !tally.kept, tally.starts >= Self.starts || ran >= Self.time else { return nil }
     let better = probabilityOfLess(tally.failures, of: tally.starts, than: tally.failedBefore, of: tally.failedBefore)
-    guard better >= Self.certainty else {
+    // One start that lived for the hour after two that failed is just that likely.
+    guard better >= Self.certainty - 1e-9 else {
       return drop(tally, "\(tally.failures) of \(tally.starts) starts failed with it, too")
     }
     record.active?.kept = true

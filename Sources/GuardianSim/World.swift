@@ -819,7 +819,9 @@ package struct World {
       default: break
       }
       if report.end.crashClass == .errorExit, place % 3 == 0 { finding.crashClass = dice.chance(500) ? .trap : .loader }
-      if report.end.crashClass == .segv, Mitigated.mode(place) == .auto { finding.crashClass = Mitigated.crashClass(place) }
+      if report.end.crashClass == .segv, Mitigated.mode(place) == .auto {
+        finding.crashClass = Mitigated.crashClass(place)
+      }
       let after = dice.chance(900) ? dice.time(0, 50 * millisecond) : dice.time(0, 2 * second)
       queue.add(.examined(place: place, report.end.run, finding), at: monotonic + after)
     case .save(_, let ticket):

@@ -2,7 +2,8 @@ import GuardianCore
 import GuardianModel
 import Testing
 
-private let wild = Finding(crashClass: .wild), other = Finding(crashClass: .wild, signature: Signature(value: 7, strong: true))
+private let wild = Finding(crashClass: .wild),
+  other = Finding(crashClass: .wild, signature: Signature(value: 7, strong: true))
 private let program = FileIdentity(device: 1, inode: 1, size: 1, modified: 1)
 private let next = FileIdentity(device: 1, inode: 2, size: 1, modified: 2)
 
@@ -103,7 +104,6 @@ private let next = FileIdentity(device: 1, inode: 2, size: 1, modified: 2)
     talk.pass(.hour - .seconds(1))
     #expect(talk.record.mitigation.active?.kept == false)
     talk.pass(.seconds(2))
-    // One start is little to go by: P(fewer fail) is 0.9 with two failures before it.
     #expect(talk.record.mitigation.active?.kept == true)
   }
 
@@ -169,7 +169,9 @@ private let next = FileIdentity(device: 1, inode: 2, size: 1, modified: 2)
     _ = trial.program(1, privileged: false)
     for n in 1...2 { _ = trial.died(.wild, signature: UInt64(n), with: nil, ran: .zero, settled: false) }
     var changes: [MitigationChange] = []
-    for n in 1...5 { changes += trial.died(.null, signature: UInt64(n), with: .zeroedMemory, ran: .zero, settled: false) }
+    for n in 1...5 {
+      changes += trial.died(.null, signature: UInt64(n), with: .zeroedMemory, ran: .zero, settled: false)
+    }
     #expect(changes == [.dropped(.zeroedMemory, why: "5 of 5 starts failed with it, too")])
     #expect(trial.record.active == nil)
   }
