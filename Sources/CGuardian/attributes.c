@@ -21,3 +21,5 @@ int guardian_copy_attributes(int from, int to) {
   }
   return answer;
 }
+
+int guardian_has_capabilities(const char *path) { return getxattr(path, "security.capability", NULL, 0) > 0; }

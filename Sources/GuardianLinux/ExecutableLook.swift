@@ -1,3 +1,4 @@
+import CGuardian
 import Glibc
 import GuardianModel
 
@@ -31,7 +32,7 @@ package struct ExecutableLook: Hashable, Sendable {
     guard stat(path, &status) == 0 else { return nil }
     self.init(status)
     privileged =
-      status.st_mode & (S_ISUID | S_ISGID) != 0 || getxattr(path, "security.capability", nil, 0) > 0
+      status.st_mode & (S_ISUID | S_ISGID) != 0 || guardian_has_capabilities(path) != 0
   }
 
   /// Of what has that name itself, be it a link. lstat(2).

@@ -28,6 +28,9 @@ int guardian_block_signals(void);
 /// be copied; the others are.
 int guardian_copy_attributes(int from, int to);
 
+/// Whether the file at `path` gives capabilities to whoever executes it.
+int guardian_has_capabilities(const char *_Nonnull path);
+
 /// A pipe, read end first; both CLOEXEC and non-blocking. 0 or -errno. pipe2(2).
 int guardian_pipe(int *_Nonnull ends);
 
