@@ -138,7 +138,8 @@ extension Occurrence.Kind {
     switch self {
     case .quarantined, .internalError, .stuck, .commonCause: .error
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
-    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed, .mitigation, .searchBegan, .searchSuggested,
+    case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed,
+      .mitigation, .searchBegan, .searchSuggested,
       .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .switchInForce, .stepSwitchedOff:
       .warning
     case .switchBroken: .error
@@ -160,7 +161,8 @@ extension Occurrence.Kind {
     case .switchInForce, .stepSwitchedOff: "\u{1B}[35m"
     case .settled(_, let degraded): degraded ? "\u{1B}[35m" : "\u{1B}[32m"
     case .check(_, _, let passing, _): passing ? "" : "\u{1B}[33m"
-    case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed, .pluginsUnconfirmed, .mitigation,
+    case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed, .pluginsUnconfirmed,
+      .mitigation,
       .searchBegan,
       .searchSuggested, .searchEnded:
       "\u{1B}[35m"

@@ -1085,7 +1085,8 @@ struct Checker {
       models[index].windowFrom = now
       models[index].underWaySince = nil
     case .reset, .started, .check, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
-      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsUnconfirmed, .mitigation, .pluginsChanged, .searchSuggested, .held,
+      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsUnconfirmed, .mitigation, .pluginsChanged, .searchSuggested,
+      .held,
       .requested, .waiting, .waitingFor, .standingDown,
       .stuck, .volatile, .resumed, .commonCause, .commonCauseEnded:
       break

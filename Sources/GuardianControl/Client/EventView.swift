@@ -36,7 +36,8 @@ package struct EventView {
   private func ink(_ name: String) -> Style.Ink {
     switch EventName(rawValue: name) {
     case .quarantined, .internalError, .stuck, .commonCause, .switchBroken: .bad
-    case .ended, .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed, .mitigation, .searchBegan,
+    case .ended, .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed,
+      .mitigation, .searchBegan,
       .searchSuggested, .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .checkFailing,
       .switchInForce, .stepSwitchedOff:
       .doubtful
