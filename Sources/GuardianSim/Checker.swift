@@ -135,6 +135,8 @@ struct Checker {
     var trialNotBefore: Nanoseconds?
     var trialDelay: Duration?
     var trialByOperator = false
+    /// A late death has ended an operator's trial before it settled: the restart at once goes on with it.
+    var trialGoesOn = false
 
     // Saves.
     var open: [(ticket: Ticket, run: RunID?, at: Nanoseconds, saved: Bool)] = []
@@ -640,7 +642,7 @@ struct Checker {
       if models[index].hookPrepares {
         // It belongs to the start, also to one that an operator asks for.
         try check(!isHeld(index, boot: boot) || models[index].permit, index, now, "before-start while held")
-        models[index].trialByOperator = models[index].permit
+        models[index].trialByOperator = models[index].permit || models[index].trialGoesOn
       } else {
         let ordered = models[index].repairIsOrdered
         try check(models[index].spec.mode == .enforce || ordered, index, now, "a repair in observe mode")
@@ -922,7 +924,8 @@ struct Checker {
     models[index].stopIntended = false
     models[index].spawnSeen = true
     models[index].changed = false
-    models[index].trialByOperator = models[index].permit
+    models[index].trialByOperator = models[index].permit || models[index].trialGoesOn
+    models[index].trialGoesOn = false
     models[index].permit = false
     models[index].triesMost += 1
     models[index].endRecords = 0
@@ -986,7 +989,10 @@ struct Checker {
       models[index].struckLast = models[index].examinedRun == models[index].run
       models[index].signatureBefore = models[index].signature
       models[index].signature = nil
-    case .lateDeath(let count, _): models[index].lateSeen = count
+    case .lateDeath(let count, _):
+      models[index].lateSeen = count
+      models[index].trialGoesOn =
+        models[index].trialByOperator && models[index].kind == .trial && !models[index].settled
     case .escalated(let from, let to, let skipped):
       try check(models[index].movedSeen == nil, index, now, "two steps in one turn")
       try check(!isFrozen(boot), index, now, "a step up during a common cause")

@@ -238,13 +238,4 @@ import Testing
     #expect(found.first?.suggestion == meant)
     #expect(found.first?.line == 2 && found.first?.column == 1)
   }
-
-  @Test(arguments: [
-    "quarantine: {fallback: web-static}"
-  ])
-  func `is not made up for a key that does not exist yet`(_ yaml: String) {
-    let lines = parse("command: [/bin/x]\n" + yaml)
-    #expect(lines.spec == nil)
-    #expect(lines.diagnostics.filter { $0.what.hasPrefix("unknown key") }.count == 1)
-  }
 }

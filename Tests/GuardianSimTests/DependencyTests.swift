@@ -11,7 +11,15 @@ import Testing
     try world.comeToRest()
     try world.shutDown()
     #expect(world.starts > 100 && world.deaths > 50 && world.kills > 2)
-    #expect(world.stoodIn > 0)
+  }
+
+  @Test func `have services that stand in for them in quarantine`() throws {
+    let stoodIn = try (UInt64(1)...4).reduce(0) { sum, seed in
+      var world = DependencyWorld(seed: seed, services: 24)
+      try world.run(for: .seconds(900))
+      return sum + world.stoodIn
+    }
+    #expect(stoodIn > 0)
   }
 
   @Test(arguments: DependencyWorld.Bug.allCases)
