@@ -184,6 +184,7 @@ extension ServiceMachine {
       return .accepted(note: "hold ended")
     }
     record.hold = Hold(until: turn.now.boot + time, by: by)
+    orderedRepairs = []
     save()
     note(.held(for: time, by: by), &turn)
     switch phase {

@@ -384,9 +384,16 @@ struct Checker {
       }
       if case .search = order { models[index].mayBeFresh = true }
       models[index].pluginsAsOrdered = true
-      if case .search = order { models[index].mayBeStopped = true }
+      if case .search = order {
+        models[index].mayBeStopped = true
+        if models[index].wanted != .down { models[index].permit = true }
+      }
     case .safeMode, .repair:
-      if case .repair = verb { models[index].repairIsOrdered = true }
+      if case .repair = verb {
+        models[index].repairIsOrdered = true
+        // The start that follows is a trial of the operator's, whenever the next one would have come.
+        models[index].trialNotBefore = nil
+      }
       models[index].pluginsAsOrdered = true
       models[index].mayBeFresh = true
       models[index].notBefore = nil
