@@ -216,7 +216,9 @@ final class RunTable {
     shell.switches.look { [weak self] in
       guard let self, runs[run.id] === run else { return }
       // A switch that has come since the start was decided is honoured by it.
-      if let amended = shell.fleet.amendStart(run.id, of: service, now: SystemClocks.now()) { run.request = amended }
+      if let amended = shell.fleet.amendStart(run.id, of: service, now: SystemClocks.now()) {
+        run.request.disabledPlugins = amended.disabledPlugins
+      }
       shell.fleetTold = true
       prepare(run)
     }
