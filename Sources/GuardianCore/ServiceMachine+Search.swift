@@ -82,9 +82,13 @@ extension ServiceMachine {
     let engine = CulpritSearch(search)
     record.plugins.remember(suspicion: engine.suspicion, of: search.toggles)
     let next: PluginProbe
+    var goesOn = false
     switch engine.next(outOfTime: outOfTime) {
     case .probe(let on): next = PluginProbe(on: on, full: false)
-    case .final(let on), .goOn(let on): next = PluginProbe(on: on, full: true)
+    case .final(let on): next = PluginProbe(on: on, full: true)
+    case .goOn(let on):
+      next = PluginProbe(on: on, full: true)
+      goesOn = true
     case .done(let off, let pair):
       let partner = pair.map { (search.toggles[$0.disabled], search.toggles[$0.kept]) }
       return found(search.names(off), pair: partner, search, &turn)
@@ -97,6 +101,7 @@ extension ServiceMachine {
       }
       search.closing = true
       next = PluginProbe(on: search.best, full: true)
+      goesOn = true
     }
     search.probe = next
     record.plugins.search = search
@@ -106,8 +111,9 @@ extension ServiceMachine {
         number: search.observations.count + 1, on: search.names(next.on),
         off: search.names(search.everything.subtracting(next.on)), full: next.full), &turn)
     guard case .running(let run) = phase else { return }
-    // It has just passed with this very set: it has only to go on for the rest of the window.
-    if next.full, run.kind == .probe, run.disabled == disabled(.probing(search.names(next.on))) { return }
+    // It has just passed with this very set, and that is sure enough: it has only to go on for the rest of the window. Where
+    // a culprit may have slept, another start is worth its price.
+    if goesOn, run.kind == .probe, run.disabled == disabled(.probing(search.names(next.on))) { return }
     stopForPlugins(run, &turn)
   }
 
@@ -199,7 +205,8 @@ extension ServiceMachine {
     guard var search = record.plugins.search, let death = search.death else { return }
     search.death = nil
     let same: Bool =
-      if let signature, let before = search.signature, signature.strong == before.strong {
+      // Weak ones differ in the last words, and two culprits do not say the same.
+      if let signature, let before = search.signature, signature.strong, before.strong {
         signature == before
       } else {
         death.sameness == search.sameness || search.sameness == 0

@@ -342,22 +342,5 @@ extension Programs {
       #expect(hungry["last_end"]["cause"].string == "oom", "\(hungry)")
       try await guardian.stop()
     }
-
-    private func freePort() throws -> UInt16 {
-      let raw = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-      guard raw >= 0 else { throw Failure.errno("socket") }
-      defer { close(raw) }
-      var address = sockaddr_in()
-      address.sin_family = sa_family_t(AF_INET)
-      address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-      var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-      let answer = withUnsafeMutablePointer(to: &address) {
-        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-          bind(raw, $0, length) == 0 && getsockname(raw, $0, &length) == 0
-        }
-      }
-      guard answer else { throw Failure.errno("bind") }
-      return UInt16(bigEndian: address.sin_port)
-    }
   }
 }

@@ -54,6 +54,75 @@ extension Programs {
       try await guardian.stop()
     }
 
+    /// Plugins are files; one with the word `bad` in it ends the program.
+    private func feeder(_ scratch: Scratch, more: String) throws -> String {
+      let program = scratch.path + "/feeder", place = try scratch.directory("plugins")
+      try Files.write(
+        """
+        #!/bin/sh
+        for plugin in "\(place)"/*; do
+          grep -q bad "$plugin" && { sleep 0.1; echo "$plugin fails" >&2; exit 3; }
+        done
+        exec sleep 1000
+
+        """, to: program, mode: 0o755)
+      for name in ["a", "b", "c"] { try Files.write(name == "b" ? "bad" : "good", to: "\(place)/\(name)") }
+      return """
+        command: ["\(program)"]
+        startup-window: 1s
+        backoff: {first: 50ms, max: 100ms}
+        escalation: {restart: 1, repair: 1, safe-mode: 1}
+        late: {budget: 1000, within: 1h}
+        plugins: {directory: "\(place)"\(more)}
+        log: inherit
+        """
+    }
+
+    @Test(.enabled(if: isRoot, "not shown: hiding a path from one service needs root"))
+    func `a plugin whose file was replaced is back at the next start, without anybody's command`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(scratch, services: ["web": try feeder(scratch, more: "")])
+      let found = try await guardian.wait(for: "web", "is well without b", seconds: 90) {
+        $0["settled"].bool == true && $0["step"].string == "restart" && $0["disabled_plugins"].array == [.string("b")]
+      }
+      try Files.write("good", to: scratch.path + "/plugins/.b.new")
+      #expect(rename(scratch.path + "/plugins/.b.new", scratch.path + "/plugins/b") == 0)
+      try await eventually("the change is noticed") {
+        try await guardian.control("events", "web").output.contains("changed") ? () : nil
+      }
+      kill(pid_t(try #require(found["pid"].int)), SIGTERM)
+      let whole = try await guardian.wait(for: "web", "is well with all") {
+        $0["settled"].bool == true && $0["disabled_plugins"].array.isEmpty
+      }
+      #expect(whole["degraded"].bool == false && whole["strikes"].int == 0, "\(whole)")
+      try await guardian.stop()
+    }
+
+    @Test(.enabled(if: isRoot, "not shown: hiding a path from one service needs root"))
+    func `a plugin that still fails is off again after one start, for twice as long`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch, services: ["web": try feeder(scratch, more: ", retry-after: 2s")])
+      func isWell(_ status: JSON) -> Bool {
+        status["settled"].bool == true && status["step"].string == "restart"
+          && status["disabled_plugins"].array == [.string("b")]
+      }
+      let found = try await guardian.wait(for: "web", "is well without b", seconds: 90, isWell)
+      // It is due by then: two seconds, and a tenth of them by chance.
+      try await Task.sleep(for: .milliseconds(2_500))
+      kill(pid_t(try #require(found["pid"].int)), SIGTERM)
+      let again = try await guardian.wait(for: "web", "is well without b again") {
+        isWell($0) && $0["pid"].int != found["pid"].int
+      }
+      #expect(again["strikes"].int == 0, "\(again)")
+      let events = try JSON(try await guardian.control("--json", "events", "web").output)["events"].array
+      let failed = events.filter { $0["name"].string == "plugin-retry-failed" }
+      #expect(failed.count == 1, "\(events)")
+      let time = try #require(failed.first?["details"]["retry_in_ms"].int)
+      #expect((3_600...4_400).contains(time), "twice two seconds, give or take a tenth: \(time)")
+      try await guardian.stop()
+    }
+
     @Test func `a search goes on where it was after guardian was killed in its middle`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(

@@ -61,9 +61,23 @@ extension PatientPrograms {
       #expect(try after["all"].split(separator: "\n").count { $0.contains("quarantined") && $0.hasPrefix("good") } == 0)
     }
 
+    @Test func `a search for a guilty plugin goes on where it was`() async throws {
+      let scratch = try Scratch(), stage = try await stage(scratch)
+      let before = try await boot(stage, "search"), after = try await boot(stage, "search-again")
+      let story = "\(before.all)\n\(after.all)"
+      #expect(try before["events"].contains("searching for it") && before["events"].contains("probe"), "\(story)")
+      #expect(try !before["events"].contains("the search is over"), "\(story)")
+      #expect(try after["off"] == #""disabled_plugins":["f"]"#, "\(story)")
+      #expect(try after["searched"].contains(#""step":"restart""#), "\(story)")
+      let events = try after["events"].split(separator: "\n")
+      #expect(events.count { $0.contains("searching for it") } == 1, "it is the same search: \(story)")
+      #expect(events.count { $0.contains("the search is over: f off") } == 1, "\(story)")
+    }
+
     @Test func `three power cuts at random times convict nobody`() async throws {
       let scratch = try Scratch(), stage = try await stage(scratch)
-      for _ in 0..<3 { _ = try await boot(stage, "innocent") }
+      // The third one after all have settled: whoever is started alone at that moment is rightly convicted by it.
+      for name in ["innocent", "innocent", "innocent-late"] { _ = try await boot(stage, name) }
       let after = try await boot(stage, "innocent")
       #expect(try !after["all"].contains("quarantined"), "\(after.all)")
     }

@@ -165,22 +165,5 @@ extension PatientPrograms {
       #expect(try await guardian.status("one")["strikes"].int == 0)
       try await guardian.stop()
     }
-
-    /// A port that nobody listens on at the moment.
-    private func freePort() throws -> UInt16 {
-      let probe = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-      defer { close(probe) }
-      var address = sockaddr_in()
-      address.sin_family = sa_family_t(AF_INET)
-      address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
-      var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-      let bound = withUnsafeMutablePointer(to: &address) { pointer in
-        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-          bind(probe, $0, length) == 0 && getsockname(probe, $0, &length) == 0
-        }
-      }
-      guard bound else { throw Failure.errno("find a free port") }
-      return UInt16(bigEndian: address.sin_port)
-    }
   }
 }

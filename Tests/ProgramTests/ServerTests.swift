@@ -302,23 +302,5 @@ extension Programs {
       #expect(answer.output == "42\n", "\(answer)")
       try await guardian.stop()
     }
-
-    /// A port that nobody listens on at the moment.
-    func freePort() throws -> UInt16 {
-      let fd = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
-      guard fd >= 0 else { throw Failure.errno("socket") }
-      defer { close(fd) }
-      var address = sockaddr_in()
-      address.sin_family = sa_family_t(AF_INET)
-      address.sin_addr.s_addr = inet_addr("127.0.0.1")
-      var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-      let failed = withUnsafeMutablePointer(to: &address) {
-        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-          bind(fd, $0, length) != 0 || getsockname(fd, $0, &length) != 0
-        }
-      }
-      guard !failed else { throw Failure.errno("bind") }
-      return UInt16(bigEndian: address.sin_port)
-    }
   }
 }
