@@ -7,6 +7,9 @@ import Testing
 /// The same for scenarios that mostly wait: a second line, beside the busy one.
 @Suite(.serialized) struct PatientPrograms {}
 
+/// And a third one, for those in which guardian waits for programs with plugins to be well.
+@Suite(.serialized) struct PluginPrograms {}
+
 struct Failure: Error, CustomStringConvertible {
   var description: String
   init(_ text: String) { description = text }

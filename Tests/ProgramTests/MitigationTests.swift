@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PluginPrograms {
   @Suite struct `a program whose fault its surroundings can hide` {
     /// Only the kernel's line about a fault tells where it was, and with that what could help.
     static let isTold: Bool = {

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PluginPrograms {
   /// nginx with eight modules, each a plugin because it has a file in the directory of what is to be loaded.
   @Suite struct `nginx and its modules` {
     static let names = [

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PluginPrograms {
   /// A search for the guilty plugin, in real programs.
   @Suite struct PluginSearch {
     /// A server that dies half a second after its start where one of the plugins `bad` is on.

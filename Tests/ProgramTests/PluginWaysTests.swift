@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PluginPrograms {
   /// Not shown without root, which a mount namespace of a child's own needs.
   @Suite(.enabled(if: isRoot, "not shown: needs root")) struct `plugins that are off` {
     /// Dies with its plugins on; without them it writes down what it finds, and stays.

@@ -1,7 +1,7 @@
 import Glibc
 import Testing
 
-extension Programs {
+extension PluginPrograms {
   @Suite struct `switches of the host` {
     /// Puts a file into `switches.d` as it should be done: never seen half-way.
     private func drop(_ guardian: Guardian, _ name: String, _ text: String) throws {
