@@ -6,12 +6,14 @@
 #include <linux/capability.h>
 #include <linux/openat2.h>
 #include <linux/stat.h>
+#include <link.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -229,3 +231,29 @@ void guardian_hide_process(void) { prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 void guardian_use_one_arena(void) { mallopt(M_ARENA_MAX, 1); }
 
 void guardian_trim_heap(void) { malloc_trim(0); }
+
+// Segments that cannot be written are as their file has them, unless a debugger has put its breakpoints there.
+static int let_go(struct dl_phdr_info *object, size_t size, void *page) {
+  (void)size;
+  for (size_t i = 0; i < object->dlpi_phnum; i++) {
+    const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
+    if (segment->p_type != PT_LOAD || segment->p_flags & PF_W) continue;
+    uintptr_t from = (object->dlpi_addr + segment->p_vaddr) & ~(*(uintptr_t *)page - 1);
+    uintptr_t to = object->dlpi_addr + segment->p_vaddr + segment->p_memsz;
+    madvise((void *)from, to - from, MADV_DONTNEED);
+  }
+  return 0;
+}
+
+void guardian_trim_text(void) {
+  char status[4096];
+  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  ssize_t length = read(fd, status, sizeof status - 1);
+  close(fd);
+  if (length <= 0) return;
+  status[length] = 0;
+  if (!strstr(status, "\nTracerPid:\t0\n")) return;
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  dl_iterate_phdr(let_go, &page);
+}

@@ -114,16 +114,16 @@ package struct ServiceMachine: Hashable, Sendable {
   /// Waits for the governor.
   var inLine: InLine?
   /// How the hook went that ended in this turn, and whether what ends in this turn was seen by nobody.
-  var hookOutcome: HookResult?
+  @Rare var hookOutcome: HookResult?
   var endsUnseen = false
   /// Of the run that is running.
-  var reload: Reload?
+  @Rare var reload: Reload?
   /// Why the last one of this run came to nothing.
   var reloadFailure: String?
   /// Nil where nothing is checked now.
   package internal(set) var health: Health?
   /// The evidence of the last death is being gathered.
-  package internal(set) var examination: Examination?
+  @Rare package internal(set) var examination: Examination?
   /// Repairs that an operator wants as soon as nothing of the run is left. Not kept.
   var orderedRepairs: [String] = []
   var notices = NoticeLog()

@@ -31,7 +31,7 @@ package struct MitigationRecord: Hashable, Sendable {
   /// Starts without any that failed, one after the other, of a class that one may help.
   package var failures = 0
   /// The one that is tried, or has proved itself.
-  package var active: MitigationTally?
+  @Rare package var active: MitigationTally?
   /// Tried in vain with this version of the program.
   package var ineffective: [Mitigation] = []
   package init() {}

@@ -20,8 +20,8 @@ package struct ServiceRecord: Hashable, Sendable {
   package var lateDeaths: [Instant] = []
   package var plugins = PluginRecords()
   package var mitigation = MitigationRecord()
-  package var hold: Hold?
-  package var quarantine: Quarantine?
+  @Rare package var hold: Hold?
+  @Rare package var quarantine: Quarantine?
   /// The delay that the next trial from quarantine will have had; nil until the first, kept until step restart.
   package var trialDelay: Duration?
   /// When each repair ran lately, by its name; only for repairs with `at-most`.
@@ -30,7 +30,7 @@ package struct ServiceRecord: Hashable, Sendable {
   package var restarts = 0
   /// The open start ticket: a run that has been allowed to exec and has neither settled nor ended.
   package var openRun: RunID?
-  package var lastEnd: End?
+  @Rare package var lastEnd: End?
   /// The strong signatures of the last strike and of the one before; nil where there was none.
   package var strikeSignature: UInt64?, strikeSignatureBefore: UInt64?
   /// What it was doing when this was written.

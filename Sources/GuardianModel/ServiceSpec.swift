@@ -70,7 +70,7 @@ package struct ProcessSpec: Hashable, Sendable {
   /// Those of the file first, then those found in `pluginDirectory`, in the order of their entries. Names are unique.
   package var plugins: [PluginSpec] = []
   /// Nil: there are no plugins but those of the file.
-  package var pluginDirectory: PluginDirectory?
+  @Rare package var pluginDirectory: PluginDirectory?
 
   package init(command: [String]) { self.command = command }
 }

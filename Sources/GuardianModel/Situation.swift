@@ -11,7 +11,7 @@ package enum Situation: Hashable, Sendable {
   case backingOff(until: Instant, acts: Bool)
   /// Starting or running: also before it is known whether the exec came about.
   case living(LiveRun)
-  case stopping(LiveRun, LiveStop)
+  indirect case stopping(LiveRun, LiveStop)
   case repairing(LiveRepair)
   case quarantined
 }

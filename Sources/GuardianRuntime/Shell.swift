@@ -114,6 +114,8 @@ final class Shell {
   var descriptorShortage: String?
   /// Since the heap was last tidied.
   private var heapIsUntidy = false
+  /// The configuration was read, and nothing has been quiet since.
+  private var codeIsLoaded = false
   var stopping = false
   private var allStopped = false
   private var endTimer: EventSource?
@@ -127,6 +129,8 @@ final class Shell {
   private static let queueKept = 256
   /// Sources heard before a turn happens all the same, so that no flood of anything can hold up decisions.
   private static let sourcesPerTurn = 64
+  /// With nothing due for so long, a start of services is over, and so is what was saved for it.
+  private static let quietTime = Duration.seconds(5)
   /// How long actions may take before new evidence is heard.
   private static let actionsPerTurn = Duration.milliseconds(20)
   /// A deadline missed by more than this was missed by guardian itself: it was stopped, or starved.
@@ -233,10 +237,7 @@ final class Shell {
     while exitStatus == nil {
       let busy = fleetTold || !inbox.isEmpty || done < outputs.count || !answered.isEmpty
       if !busy, let groups { groups.work() }
-      if !busy, heapIsUntidy {
-        heapIsUntidy = false
-        Heap.giveBack()
-      }
+      if !busy { giveBack() }
       asleepSince = SystemClocks.monotonic()
       do throws(SystemError) {
         _ = try loop.runOne(atMost: busy || groups?.hasWork ?? false ? .zero : nil)
@@ -249,6 +250,19 @@ final class Shell {
       upgrade.performIfDue()
     }
     return exitStatus ?? 0
+  }
+
+  /// What is not needed any more goes back to the host, when there is time.
+  private func giveBack() {
+    if heapIsUntidy {
+      heapIsUntidy = false
+      Heap.giveBack()
+    }
+    guard codeIsLoaded, !(groups?.hasWork ?? false) else { return }
+    let quiet = SystemClocks.monotonic() + Self.quietTime
+    guard fleet.nextDeadline.monotonic.map({ $0 > quiet }) ?? true else { return }
+    codeIsLoaded = false
+    Heap.letGoOfCode()
   }
 
   func post(_ service: ServiceID, _ event: ServiceEvent) { inbox.append((service, event)) }
@@ -665,6 +679,7 @@ final class Shell {
 
   @discardableResult private func take(_ loaded: LoadedConfiguration) -> ReloadChange {
     heapIsUntidy = true
+    codeIsLoaded = true
     let now = SystemClocks.now()
     fleetTold = true
     defer {

@@ -71,6 +71,17 @@ func afterExec(_ directory: String, _ lock: Int32, _ state: Int32, _ notify: Int
   print("cloexec \(closed)")
 }
 
+/// Pages of files in memory, as kilobytes.
+func residentOfFiles() -> Int {
+  var bytes = [UInt8](repeating: 0, count: 4096)
+  let file = open("/proc/self/status", O_RDONLY | O_CLOEXEC)
+  defer { close(file) }
+  let length = max(read(file, &bytes, bytes.count), 0)
+  let lines = String(decoding: bytes[..<length], as: UTF8.self).split(separator: "\n")
+  let line = lines.first { $0.hasPrefix("RssFile:") }
+  return line.flatMap { Int($0.split(whereSeparator: { !$0.isNumber }).first ?? "") } ?? -1
+}
+
 do {
   switch words.dropFirst().first {
   case "fault" where words.count == 5: try fault(words[2], words[3], words[4])
@@ -114,6 +125,12 @@ do {
       }
       print(name)
     }
+  case "code":
+    let before = residentOfFiles()
+    Heap.letGoOfCode()
+    print("\(before) \(residentOfFiles())")
+    // Its code comes back as it is needed.
+    print(Array("abc".utf8).map { String($0, radix: 16) }.joined(separator: " "))
   default: fail("usage")
   }
 } catch { fail("\(error)") }

@@ -74,6 +74,9 @@ int guardian_is_noexec(const char *_Nonnull path);
 /// mallopt(3) M_ARENA_MAX and malloc_trim(3), which the C library's module does not show.
 void guardian_use_one_arena(void);
 void guardian_trim_heap(void);
+/// Lets go of the pages of the program and its libraries that are as their files have them: what is needed of them again
+/// comes back from the page cache as it is touched. Not under a debugger, whose breakpoints would go with them.
+void guardian_trim_text(void);
 
 /// Opens the kernel's news of tracers that attach and detach, of any process on the host; the caller owns the
 /// descriptor. -errno where they are not to be had: needs CAP_NET_ADMIN and the initial pid namespace. Before Linux 6.6
