@@ -4,6 +4,7 @@
 # make bench    measures guardian beside a bare C loop, in the same run
 # make bench-output  measures log: file beside cat, svlogd and s6-log
 # make load     ten thousand services, a million restarts, a thousand crash loops
+# SCRATCH=DIR   builds in another folder than .build
 # make format   formats the sources; make lint only looks
 # make install  [DESTDIR=] [PREFIX=/usr/local]
 
@@ -15,12 +16,13 @@ SYSCONFDIR ?= /etc
 
 # The arrows between the targets are checked by the build: an import that Package.swift does not declare is an error.
 BUILDFLAGS = --explicit-target-dependency-import-check error
-BUILD   = $(SWIFT) build $(BUILDFLAGS)
-RELEASE = .build/release
+SCRATCH ?= .build
+BUILD   = $(SWIFT) build $(BUILDFLAGS) --scratch-path $(SCRATCH)
+RELEASE = $(SCRATCH)/release
 MANUAL  = $(wildcard man/*.[1-8])
 BENCH   = .build/bench
 
-.PHONY: all run test sanitize bench bench-output load format lint lint-format lint-manual install dependencies programs
+.PHONY: all run test build-tests sanitize bench bench-output load format lint lint-format lint-manual install dependencies programs
 
 all: dependencies
 	$(BUILD) -c release
@@ -33,7 +35,10 @@ run: dependencies
 # Real servers are unpacked below .build where apt has them; where it has not, their tests say that they are not shown.
 test: dependencies
 	@Tests/Support/fetch-programs .build/programs || echo "no servers to test with; their tests say so"
-	$(SWIFT) test $(BUILDFLAGS) $(TESTFLAGS)
+	$(SWIFT) test $(BUILDFLAGS) --scratch-path $(SCRATCH) $(TESTFLAGS)
+
+build-tests: dependencies
+	$(BUILD) --build-tests
 
 # Of the tests of whole programs those in which guardian's own threads have most to do with each other.
 sanitize: dependencies
