@@ -17,7 +17,7 @@ import Testing
   private func requests() throws -> [HookRequest] {
     let service = try #require(ServiceName("web")), id = RunID(high: 1, low: 2)
     let purposes: [HookPurpose] = [.repair(name: "mend"), .beforeStart, .reload] + NoticeKind.allCases.map { .notice($0) }
-    let statuses: [ExitStatus] = [.code(3), .signal(.kill, core: false)]
+    let statuses: [GuardianModel.ExitStatus] = [.code(3), .signal(.kill, core: false)]
     return purposes.flatMap { purpose in
       statuses.map { status in
         let end = End(
