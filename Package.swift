@@ -41,6 +41,9 @@ let package = Package(
     .target(name: "GuardianCore", dependencies: ["GuardianModel"], swiftSettings: pure),
     .target(name: "GuardianSim", dependencies: ["GuardianCore", "GuardianModel"], swiftSettings: pure),
 
+    // What was written for other supervisors, as text in and text out.
+    .target(name: "GuardianImport", dependencies: ["GuardianModel"], swiftSettings: pure),
+
     // Pure but for a C parser.
     .target(name: "GuardianConfig", dependencies: ["GuardianModel", "CYAML"], swiftSettings: optimized),
     .target(name: "GuardianControl", dependencies: ["GuardianModel", "CJansson"], swiftSettings: swift),
@@ -67,7 +70,8 @@ let package = Package(
       name: "guardian", dependencies: ["GuardianRuntime", "GuardianModel"],
       swiftSettings: swift, linkerSettings: staticRuntime),
     .executableTarget(
-      name: "guardianctl", dependencies: ["GuardianControl", "GuardianModel", "CArguments", "CZlib"],
+      name: "guardianctl",
+      dependencies: ["GuardianControl", "GuardianImport", "GuardianModel", "CArguments", "CZlib"],
       swiftSettings: swift, linkerSettings: staticProgram),
     .executableTarget(
       name: "guardian-check", dependencies: ["GuardianChecks", "GuardianLinux"],
@@ -95,6 +99,9 @@ let package = Package(
     .testTarget(name: "GuardianCoreTests", dependencies: ["GuardianCore", "GuardianModel"], swiftSettings: swift),
     .testTarget(
       name: "GuardianSimTests", dependencies: ["GuardianSim", "GuardianCore", "GuardianModel"], swiftSettings: swift),
+    .testTarget(
+      name: "GuardianImportTests", dependencies: ["GuardianImport", "GuardianConfig", "GuardianModel"],
+      swiftSettings: swift),
     .testTarget(name: "GuardianConfigTests", dependencies: ["GuardianConfig", "GuardianModel"], swiftSettings: swift),
     .testTarget(
       name: "GuardianControlTests", dependencies: ["GuardianControl", "GuardianModel"], swiftSettings: swift),

@@ -5,7 +5,7 @@ import GuardianModel
 /// One run of guardianctl: arguments in, exit status out.
 struct Program {
   let arguments: [String]
-  private var output = Output()
+  var output = Output()
 
   init(arguments: [String]) { self.arguments = arguments }
 
@@ -46,6 +46,7 @@ struct Program {
     case .logs: return logs(invocation)
     case .events: return events(invocation)
     case .check: return check(invocation)
+    case .importing: return importing(invocation)
     case .upgrade: return upgrade(invocation)
     case .version: return version(invocation)
     case .help: return help(json: invocation.json)
@@ -332,7 +333,7 @@ struct Program {
     case .plugins: return .plugins(name: name, invocation.plugins ?? .search, wait: wait)
     case .safeMode: return .safeMode(name: name, on: invocation.safeMode, wait: wait)
     case .repair: return .repair(name: name, repair: invocation.repair, wait: wait)
-    case .start, .status, .plan, .drill, .crashes, .logs, .events, .check, .upgrade, .version, .help:
+    case .start, .status, .plan, .drill, .crashes, .logs, .events, .check, .importing, .upgrade, .version, .help:
       return .start(name: name, wait: wait)
     }
   }

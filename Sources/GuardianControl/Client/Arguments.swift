@@ -36,6 +36,10 @@ package struct Invocation: Hashable, Sendable {
   /// The beginning of a run's id.
   package var run: String?
   package var since: Since?
+  /// `import`: the directory to write to.
+  package var output: String?
+  /// `import`: what is there may be replaced.
+  package var force = false
   package init() {}
 
   package enum Since: Hashable, Sendable {
@@ -67,7 +71,7 @@ extension Invocation {
     case .plugins: return "done"
     case .safeMode: return safeMode ? "all plugins off" : "plugins on"
     case .repair: return "repaired"
-    case .status, .plan, .drill, .crashes, .logs, .events, .check, .upgrade, .version, .help: return "done"
+    case .status, .plan, .drill, .crashes, .logs, .events, .check, .importing, .upgrade, .version, .help: return "done"
     }
   }
 }
@@ -224,6 +228,9 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     if itself, let name = invocation.names.first {
       throw UsageFault(text: "--guardian means guardian itself, but got the name '\(printable(name))' too")
     }
+    if invocation.verb == .importing, invocation.names.isEmpty {
+      throw UsageFault(text: "'import' needs a UNIT.service, a supervisord.conf, or a service directory of runit")
+    }
     if invocation.names.isEmpty, !itself { throw UsageFault(text: "'\(verb)' needs the name of a service") }
   case .any: break
   }
@@ -270,6 +277,10 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
         throw UsageFault(text: "--cause '\(printable(value))' is none; write \(DrillCause.form)")
       }
       invocation.drill.cause = cause
+    case .output:
+      if value.isEmpty { throw UsageFault(text: "--output needs a directory") }
+      invocation.output = value
+    case .force: invocation.force = true
     case .follow: invocation.follow = true
     case .lines:
       guard let number = Int(value), (0...1_000_000).contains(number) else {
@@ -313,6 +324,9 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
   }
   if invocation.verb == .drill, invocation.names.count != 1 || Invocation.isGroup(invocation.names[0]) {
     throw UsageFault(text: "'drill' walks the ladder of one service at a time")
+  }
+  if invocation.force, invocation.output == nil {
+    throw UsageFault(text: "--force goes with --output: without it no file is written")
   }
   if invocation.verb == .hold, !seen.contains(where: { $0.option == .holdFor }) {
     throw UsageFault(text: "'hold' needs a time: --for 30min")

@@ -2,7 +2,9 @@
 package enum Verb: String, CaseIterable, Hashable, Sendable {
   case status, start, stop, restart, reload, release, reset, hold, plugins
   case safeMode = "safe-mode"
-  case repair, plan, drill, crashes, logs, events, check, upgrade, version
+  case repair, plan, drill, crashes, logs, events, check
+  case importing = "import"
+  case upgrade, version
   case help
 
   package enum Names: Hashable, Sendable { case none, any, some }
@@ -10,7 +12,9 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
   package var names: Names {
     switch self {
     case .status, .reload, .crashes, .events, .help: .any
-    case .start, .stop, .restart, .release, .reset, .hold, .plugins, .safeMode, .repair, .plan, .drill, .logs: .some
+    case .start, .stop, .restart, .release, .reset, .hold, .plugins, .safeMode, .repair, .plan, .drill, .logs,
+      .importing:
+      .some
     case .check, .upgrade, .version: .none
     }
   }
@@ -34,6 +38,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .logs: "show what one service has written, from its files or the journal"
     case .events: "list what has happened, or follow it"
     case .check: "check the configuration files, without a daemon"
+    case .importing: "make services of units of systemd, supervisord.conf, runit"
     case .upgrade: "let a new program file of guardian take over; no service is touched"
     case .version: "show the versions, and which guarantees hold"
     case .help: "show this text"
@@ -54,20 +59,21 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   case group = "--group"
   case since = "--since", service = "--service"
   case dryRun = "--dry-run", restart = "--restart"
+  case output = "--output", force = "--force"
   case follow = "--follow", lines = "--lines", run = "--run"
   case help = "--help", version = "--version"
 
   /// The word for its value; nil for a flag.
   package var value: String? {
     switch self {
-    case .runtime, .config: "DIR"
+    case .runtime, .config, .output: "DIR"
     case .group, .service: "NAME"
     case .holdFor, .since: "TIME"
     case .lines, .crashes: "N"
     case .cause: "CAUSE"
     case .run: "ID"
     case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .withRepairs, .dryRun, .restart, .follow,
-      .help,
+      .force, .help,
       .version:
       nil
     }
@@ -87,6 +93,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .group: [.status, .start, .stop, .restart, .release, .reset, .hold, .events]
     case .since, .service: [.events]
     case .dryRun, .restart: [.reload]
+    case .output, .force: [.importing]
     case .follow: [.logs, .events]
     case .lines, .run: [.logs]
     }
@@ -111,6 +118,8 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .since: "a time, how long ago, or the id of an event"
     case .service: "of this service; the same as a name"
     case .dryRun: "show what a reload would change, and change nothing"
+    case .output: "where 'import' writes NAME.yaml, instead of standard output"
+    case .force: "'import' replaces files that are there"
     case .follow: "go on as more is written, or happens"
     case .lines: "so many of the last lines; 100, and of one run all, where nothing is said"
     case .run: "of this run only; the beginning of its id is enough"
@@ -138,6 +147,7 @@ package let helpText: String = {
       switch verb.names {
       case .none: ""
       case .any: verb == .help ? "" : verb == .crashes ? " …" : " [NAME…]"
+      case .some where verb == .importing: " PATH…"
       case .some where verb == .plugins || verb == .safeMode || verb == .repair: " NAME …"
       case .some: " NAME…"
       }
