@@ -135,7 +135,13 @@ private struct UnitImport {
     var found: [(command: UnitCommand, place: Place)] = []
     for assignment in all("Service", key) {
       do throws(UnitFault) {
-        for command in try UnitCommand.parse(assignment.value, specifiers) { found.append((command, assignment.place)) }
+        for command in try UnitCommand.parse(assignment.value, specifiers) {
+          if command.words.first?.hasPrefix("/") == true {
+            found.append((command, assignment.place))
+          } else {
+            draft.remark(.lost, assignment.place, "guardian looks along no PATH: write the program's absolute path")
+          }
+        }
       } catch {
         draft.remark(.lost, assignment.place, error.why)
       }
@@ -429,10 +435,7 @@ private struct UnitImport {
 
   private mutating func start() -> Bool {
     let found = commands("ExecStart")
-    guard let first = found.first, let program = first.command.words.first, program.hasPrefix("/") else {
-      for (_, place) in found { draft.remark(.lost, place, "the program's path is not absolute") }
-      return false
-    }
+    guard let first = found.first, let program = first.command.words.first else { return false }
     var differences: [Place: [String]] = [:]
     var order: [Place] = []
     func differ(_ place: Place, _ why: String?) {

@@ -6,6 +6,15 @@ import Testing
 /// The units that Debian ships for well-known daemons, which Tests/Support/fetch-programs unpacks; not shown without them.
 private let units = ".build/programs/units/"
 
+/// Whose line README has; shown without the units too.
+@Test func `README tells of each of twenty daemons what was carried over`() throws {
+  let readme = try #require(read("README.md"))
+  #expect(`the unit of a daemon of Debian`.all.count == 20)
+  for daemon in `the unit of a daemon of Debian`.all {
+    #expect(readme.contains("\n| \(daemon.unit) | "), "\(daemon.unit)")
+  }
+}
+
 @Suite(.enabled(if: read(units + ".complete") != nil, "the units of Debian's daemons were not fetched"))
 struct `the unit of a daemon of Debian` {
   struct Daemon: CustomTestStringConvertible, Sendable {
@@ -88,8 +97,5 @@ struct `the unit of a daemon of Debian` {
     }
     #expect(!service.remarks.contains { $0.why.hasPrefix("guardian has nothing like") })
     #expect(imported.unmentioned(files) { $0.hasPrefix("#") || $0.hasPrefix(";") || $0.hasPrefix("[") } == [])
-    // The table of the manual was made by this line.
-    func count(_ kind: Remark.Kind) -> Int { service.remarks.filter { $0.kind == kind }.count }
-    print("import \(daemon.unit) \(service.carried.count) \(count(.changed)) \(count(.lost)) \(count(.needless))")
   }
 }

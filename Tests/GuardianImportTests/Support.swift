@@ -35,16 +35,18 @@ extension Imported {
       if let line = remark.line { told.insert("\(remark.file):\(line)") }
     }
     for line in services.flatMap(\.carried) { told.insert("\(line.file):\(line.line)") }
-    return files.flatMap { file in
+    var missing: [String] = []
+    for file in files {
       var open = false
-      return file.text.split(separator: "\n", omittingEmptySubsequences: false).enumerated().compactMap { index, line in
-        let bare = line.drop { $0 == " " || $0 == "\t" }
+      for (index, line) in file.text.split(separator: "\n", omittingEmptySubsequences: false).enumerated() {
+        let bare = String(line.drop { $0 == " " || $0 == "\t" })
         let goesOn = open
         if !bare.hasPrefix("#") { open = line.hasSuffix("\\") }
-        if bare.isEmpty || goesOn || isComment(String(bare)) { return nil }
-        return told.contains("\(file.name):\(index + 1)") ? nil : "\(file.name):\(index + 1): \(line)"
+        if bare.isEmpty || goesOn || isComment(bare) || told.contains("\(file.name):\(index + 1)") { continue }
+        missing.append("\(file.name):\(index + 1): \(line)")
       }
     }
+    return missing
   }
 }
 

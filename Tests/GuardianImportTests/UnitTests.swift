@@ -56,14 +56,7 @@ import Testing
       service.yaml == """
         # Made from shop.service by guardianctl import.
         description: Shop front end
-        command:
-          - /usr/bin/node
-          - --title
-          - shop at box.example
-          - /srv/shop/server.js
-          - --port
-          - "8080"
-          - "$HOME"
+        command: [/usr/bin/node, --title, shop at box.example, /srv/shop/server.js, --port, "8080", "$HOME"]
         user: shop
         directory: /srv/shop
         environment: {PORT: "8080", TITLE: Two words, LANGUAGE: en}
@@ -98,13 +91,13 @@ import Testing
         "5 changed After=network-online.target db.service cache.service",
         "7 lost ConditionPathExists=/srv/shop",
         "21 lost ExecStopPost=/usr/libexec/shop/tidy",
-        "39 lost ProtectSystem=strict",
-        "40 needless PrivateTmp=no",
-        "42 lost Frobnicate=yes",
+        "38 lost ProtectSystem=strict",
+        "39 needless PrivateTmp=no",
+        "41 lost Frobnicate=yes",
       ])
     #expect(
       service.remarks[4].description
-        == "shop.service:39: ProtectSystem=strict: not carried over: guardian does not shut services in: it can write "
+        == "shop.service:38: ProtectSystem=strict: not carried over: guardian does not shut services in: it can write "
         + "below /usr, /boot and /etc where its user may")
     #expect(
       unit(Self.shop, named: "shop.service").unmentioned([ImportedFile(name: "shop.service", text: Self.shop)]) {
