@@ -86,6 +86,8 @@ package struct HostSpec: Sendable {
   /// Nil: `off`.
   package var commonCause: CommonCauseSpec? = CommonCauseSpec()
   package var logs = LogsSpec()
+  /// Who may do what, beside root and guardian's own user.
+  package var access = AccessSpec()
   /// The file itself, for telling what has changed in it.
   var written: Node?
   package init() {}

@@ -40,6 +40,10 @@ package struct KeyTable: Sendable {
   /// guardian.yaml.
   package static let host = KeyTable([
     Key("defaults", "mapping of service keys", "{}", "what every service has that does not say otherwise", ""),
+    Key("access", "mapping", "{}", "who may do what, beside root and guardian's own user", ""),
+    Key("access.view", "list of users and @groups", "[]", "they may look at every service", ""),
+    Key("access.operate", "list of users and @groups", "[]", "they may also give orders about every service", ""),
+    Key("access.admin", "list of users and @groups", "[]", "they may do everything", ""),
     Key("cgroup", "auto | off | path", "auto", "whether each run has a control group of its own", ""),
     Key(
       "governor", "mapping | off", "{starts-per-second: 200, concurrent: 64}",
@@ -386,6 +390,17 @@ package struct KeyTable: Sendable {
       "auto: what surrounds a program that crashes may be changed, to see whether that helps", "mitigate: auto"),
     Key("runbook", "text", "", "shown in quarantine", "runbook: https://wiki.example/web"),
     Key("contact", "text", "", "shown in quarantine", "contact: ops@example.org"),
+    Key(
+      "access", "mapping", "{}", "who may do what about this service",
+      "access: {operate: [web, \"@redis\"]}"),
+    Key(
+      "access.view", "list of users and @groups", "[]", "they may look at it", "access: {view: [web]}"),
+    Key(
+      "access.operate", "list of users and @groups", "[]", "they may also give orders about it",
+      "access: {operate: [web]}"),
+    Key(
+      "access.admin", "list of users and @groups", "[]", "they may also run its repairs in a drill",
+      "access: {admin: [\"@redis\"]}"),
     Key(
       "notices", "mapping", "{}", "programs to run when something happens",
       "notices: {on-crash: [/usr/libexec/guardian/notify-mail]}"),

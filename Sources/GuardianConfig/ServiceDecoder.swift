@@ -88,6 +88,7 @@ struct ServiceDecoder {
     if let node = top["governor"] { host.governor = governor(node) }
     if let node = top["common-cause"] { host.commonCause = commonCause(node) }
     if let node = top["logs"] { host.logs = logs(node) }
+    host.access = access(top["access"], in: .host)
     return host
   }
 
@@ -231,6 +232,7 @@ struct ServiceDecoder {
     spec.mitigate = word(fields["mitigate"], "'mitigate'", MitigationMode.self) ?? spec.mitigate
     spec.runbook = oneLine(fields["runbook"], "'runbook'")
     spec.contact = oneLine(fields["contact"], "'contact'")
+    spec.access = access(fields["access"], in: .service)
     if let notices = self.fields(of: fields["notices"], at: "notices", called: "'notices'") {
       for kind in NoticeKind.allCases {
         guard let node = notices[kind.rawValue] else { continue }

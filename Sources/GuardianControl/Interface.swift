@@ -222,7 +222,9 @@ package let supervisorInterface = """
   method GetVersion() -> (version: string, guarantees: [string]string)
 
   error NoSuchService (name: string)
-  error NotPermitted (reason: string)
+  # 'needs' is the role that is missing: view, operate or admin; 'service' where, null for the host. 'reason' says which key
+  # of which file would grant it.
+  error NotPermitted (reason: string, needs: ?string, service: ?string)
   error Failed (reason: string)
   error ConfigurationFault (diagnostics: []Diagnostic)
   error Busy (reason: string)

@@ -188,7 +188,18 @@ package enum Reply {
     case .noSuchService(let name):
       json.key("name")
       json.string(name)
-    case .notPermitted(let reason), .failed(let reason), .busy(let reason):
+    case .notPermitted(let reason, let needs, let service):
+      json.key("reason")
+      json.string(reason)
+      if let needs {
+        json.key("needs")
+        json.string(needs.rawValue)
+      }
+      if let service {
+        json.key("service")
+        json.string(service)
+      }
+    case .failed(let reason), .busy(let reason):
       json.key("reason")
       json.string(reason)
     case .configurationFault(let diagnostics):

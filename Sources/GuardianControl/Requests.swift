@@ -36,14 +36,37 @@ package enum ControlRequest: Hashable, Sendable {
   case summary
   case version
 
-  /// Whether it changes anything, and so needs more than the right to look.
+  /// What a client must be granted for it.
+  package enum Need: Hashable, Sendable {
+    /// To look at something, whatever it is; the answer has only what he may look at.
+    case anything
+    case host(Role)
+    case service(String, Role)
+    /// To look at each of these; of a group, `@shop`, the answer has what he may look at.
+    case services([String])
+  }
+
+  /// Whether it changes anything: then who has asked is recorded.
   package var changesSomething: Bool {
+    switch need {
+    case .anything, .services: false
+    case .host(let role), .service(_, let role): role > .view
+    }
+  }
+
+  package var need: Need {
     switch self {
-    case .list, .plan, .crashes, .crash, .events, .summary, .version, .reload(.dryRun): false
-    case .drill(_, let drill): drill.withRepairs
-    case .start, .stop, .restart, .release, .reset, .hold, .reload, .reloadService, .upgrade, .resetGuardian, .plugins,
-      .safeMode, .repair:
-      true
+    case .list(let names?, _): .services(names)
+    case .events(let asked): .services(asked.names)
+    case .list(nil, _), .crashes(nil), .crash, .summary, .version: .anything
+    case .plan(let name, _), .crashes(let name?): .service(name, .view)
+    case .drill(let name, let drill): .service(name, drill.withRepairs ? .admin : .view)
+    case .start(let name, _), .stop(let name, _, _), .restart(let name, _), .release(let name, _), .reset(let name, _),
+      .hold(let name, _, _), .plugins(let name, _, _), .safeMode(let name, _, _), .repair(let name, _, _),
+      .reloadService(let name, _):
+      .service(name, .operate)
+    case .reload(.dryRun): .host(.view)
+    case .reload, .upgrade, .resetGuardian: .host(.admin)
     }
   }
 }
@@ -105,7 +128,8 @@ package enum ControlError: Error, Hashable, Sendable {
 
   // io.guardian.Supervisor
   case noSuchService(name: String)
-  case notPermitted(reason: String)
+  /// `needs` is the role that is missing, `service` where: nil for the host.
+  case notPermitted(reason: String, needs: Role? = nil, service: String? = nil)
   /// The order was carried out and did not come true, or could not be carried out.
   case failed(reason: String)
   case configurationFault([Diagnostic])

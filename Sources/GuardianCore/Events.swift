@@ -118,9 +118,9 @@ package struct Command: Hashable, Sendable {
     }
   }
   package var verb: Verb
-  /// Who asked, for the record: `root`, `uid 1000`, …
-  package var by: String
-  package init(_ verb: Verb, by: String) {
+  /// Who asked, for the record.
+  package var by: Author
+  package init(_ verb: Verb, by: Author) {
     self.verb = verb
     self.by = by
   }

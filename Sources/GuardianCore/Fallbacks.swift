@@ -53,7 +53,7 @@ extension ServiceMachine {
   /// Another service is in quarantine.
   mutating func standIn(for service: ServiceName, _ turn: inout Turn) {
     let before = phase.name
-    let by = "the quarantine of \(service)"
+    let by: Author = "the quarantine of \(service)"
     note(.requested(verb: "start", by: by), &turn)
     _ = orderStart(by: by, &turn)
     record.standsIn = true

@@ -662,7 +662,7 @@ package struct Fleet: Sendable {
   }
 
   /// Somebody has asked for a service that waits for others: those of them that are wanted and rest are started too.
-  private mutating func pullUp(for index: Int, by: String, now: Now) {
+  private mutating func pullUp(for index: Int, by: Author, now: Now) {
     guard let machine = machines[index], machine.waitsForOthers else { return }
     let command = Command(.start, by: "\(by), for \(machine.spec.name)")
     var seen: Set<Int> = [index]
@@ -874,11 +874,12 @@ package struct Fleet: Sendable {
     return status
   }
 
-  package func summary() -> FleetSummary {
+  /// - Parameter wanted: Which of its services are counted.
+  package func summary(of wanted: (ServiceName) -> Bool = { _ in true }) -> FleetSummary {
     var summary = FleetSummary()
     // One more than is shown: whether there are more is shown too.
     var names: [[String]] = Array(repeating: [], count: Tally.Word.allCases.count), held: [String] = []
-    for (name, id) in inOrder {
+    for (name, id) in inOrder where wanted(name) {
       let tally = tallies[id.index]
       summary.count(tally)
       if tally.held, held.count < 4 { held.append(name.text) }

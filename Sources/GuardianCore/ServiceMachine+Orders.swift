@@ -55,11 +55,11 @@ extension ServiceMachine {
     save()
   }
 
-  mutating func orderStart(by: String, _ turn: inout Turn) -> Expectation {
+  mutating func orderStart(by: Author, _ turn: inout Turn) -> Expectation {
     guard !shuttingDown, !removed else { return .inVain(reason: goingDown) }
     want(.up)
     // Whoever else wants it: it is not there for another's quarantine only.
-    if !by.isEmpty, record.standsIn {
+    if !by.text.isEmpty, record.standsIn {
       record.standsIn = false
       save()
     }
@@ -110,8 +110,8 @@ extension ServiceMachine {
     }
   }
 
-  private mutating func orderStop(untilBoot: Bool, by: String, _ turn: inout Turn) -> Expectation {
-    want(.down, untilBoot: untilBoot, by: by)
+  private mutating func orderStop(untilBoot: Bool, by: Author, _ turn: inout Turn) -> Expectation {
+    want(.down, untilBoot: untilBoot, by: by.text)
     record.standsIn = false
     switch phase {
     case .stopped, .finished:
@@ -127,7 +127,7 @@ extension ServiceMachine {
 
   private var isRepairing: Bool { if case .repairing = phase { true } else { false } }
 
-  private mutating func orderRestart(by: String, _ turn: inout Turn) -> Expectation {
+  private mutating func orderRestart(by: Author, _ turn: inout Turn) -> Expectation {
     switch phase {
     case .starting(let run), .running(let run):
       want(.up)
@@ -139,13 +139,13 @@ extension ServiceMachine {
     }
   }
 
-  private mutating func orderRelease(by: String, _ turn: inout Turn) -> Expectation {
+  private mutating func orderRelease(by: Author, _ turn: inout Turn) -> Expectation {
     guard record.quarantine != nil else { return .accepted(note: "not quarantined") }
     careful = true
     return release(why: "by \(by)", &turn)
   }
 
-  private mutating func orderReset(by: String, _ turn: inout Turn) -> Expectation {
+  private mutating func orderReset(by: Author, _ turn: inout Turn) -> Expectation {
     note(.reset(by: by), &turn)
     if record.quarantine != nil { return release(why: "by \(by)", &turn) }
     let reasonBefore = reason
@@ -177,13 +177,13 @@ extension ServiceMachine {
 
   // MARK: Hold
 
-  private mutating func orderHold(_ time: Duration, by: String, _ turn: inout Turn) -> Expectation {
+  private mutating func orderHold(_ time: Duration, by: Author, _ turn: inout Turn) -> Expectation {
     guard time > .zero else {
       guard held else { return .accepted(note: "not held") }
       endHold(&turn)
       return .accepted(note: "hold ended")
     }
-    record.hold = Hold(until: turn.now.boot + time, by: by)
+    record.hold = Hold(until: turn.now.boot + time, by: by.text)
     orderedRepairs = []
     save()
     note(.held(for: time, by: by), &turn)

@@ -127,6 +127,8 @@ package final class ControlListener {
 /// One client. Non-blocking; closed with this object.
 package final class ClientSocket {
   package let peer: Peer
+  /// All groups of the peer, the primary one too, as they were when it connected.
+  package let groups: Set<UInt32>
   package let descriptor: Int32
 
   /// Nil, and closed, where it is no connected socket.
@@ -138,6 +140,7 @@ package final class ClientSocket {
       return nil
     }
     peer = Peer(pid: credentials.0, uid: credentials.1)
+    groups = Set(Self.groups(of: made) + [credentials.2])
     descriptor = made
   }
   deinit { close(descriptor) }

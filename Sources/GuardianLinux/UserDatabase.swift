@@ -41,6 +41,11 @@ package enum UserDatabase {
       user: found.name, uid: uid, gid: getegid(), groups: ownGroups(), home: found.home, shell: found.shell)
   }
 
+  /// Nil where the database has none for it, or does not answer.
+  package static func name(of uid: UInt32) -> String? {
+    do throws(Failure) { return try entry("\(uid)")?.name } catch { return nil }
+  }
+
   /// A group's number, from its name or its number.
   package static func group(_ name: String) throws(Failure) -> UInt32 {
     if let number = number(name) { return number }

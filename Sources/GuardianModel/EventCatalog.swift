@@ -542,6 +542,15 @@ extension Occurrence {
     func time(_ key: String, _ time: Duration?) -> [(key: String, value: EventValue)] {
       time.map { [number(key, $0.milliseconds)] } ?? []
     }
+    func author(_ author: Author) -> [(key: String, value: EventValue)] {
+      var all = [text("by", author.text)]
+      guard let caller = author.caller else { return all }
+      all.append(number("caller_uid", caller.uid))
+      if let user = caller.user { all.append(text("caller_user", user)) }
+      all.append(number("caller_pid", caller.pid))
+      if !caller.command.isEmpty { all.append(text("caller_command", caller.command)) }
+      return all
+    }
     func result(_ result: HookResult) -> [(key: String, value: EventValue)] {
       switch result {
       case .succeeded: [text("result", "done")]
@@ -602,10 +611,10 @@ extension Occurrence {
       if case .found(let off, _) = result { all.append(("plugins", .list(off))) }
       return all
     case .released(let why): return [text("reason", why)]
-    case .held(let length, let by): return time("for_ms", length) + [text("by", by)]
+    case .held(let length, let by): return time("for_ms", length) + author(by)
     case .holdEnded, .stopped, .volatile, .commonCauseEnded, .pluginRestart: return []
-    case .reset(let by): return [text("by", by)]
-    case .requested(let verb, let by): return [text("verb", verb), text("by", by)]
+    case .reset(let by): return author(by)
+    case .requested(let verb, let by): return [text("verb", verb)] + author(by)
     case .finished(let crashed): return [("crashed", .flag(crashed))]
     case .waiting(let failure, let retry): return Self.details(of: failure) + time("retry_in_ms", retry)
     case .waitingFor(let other, let required): return [text("other", other.text), ("required", .flag(required))]

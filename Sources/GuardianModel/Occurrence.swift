@@ -47,10 +47,11 @@ package struct Occurrence: Hashable, Sendable {
     case pluginsChanged(names: [String])
     case searchEnded(SearchResult, probes: Int, failing: Int)
     case released(why: String)
-    case held(for: Duration, by: String)
+    case held(for: Duration, by: Author)
     case holdEnded
-    case reset(by: String)
-    case requested(verb: String, by: String)
+    case reset(by: Author)
+    /// Of guardian itself too: reload, upgrade, reset, drill.
+    case requested(verb: String, by: Author)
     case stopped
     case finished(crashed: Bool)
     case waiting(SpawnFailure, retryIn: Duration)

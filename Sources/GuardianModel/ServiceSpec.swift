@@ -36,6 +36,8 @@ package struct ServiceSpec: Hashable, Sendable {
   package var mitigate = MitigationMode.off
   package var runbook: String?
   package var contact: String?
+  /// Who may do what about it, beside those whom guardian.yaml grants that.
+  package var access = AccessSpec()
   /// Programs to run, one argument list for each kind.
   package var notices: [NoticeKind: [String]] = [:]
   package var log = LogTarget.automatic

@@ -88,6 +88,7 @@ package struct SpecDifference: Hashable, Sendable {
     live("mitigate") { $0.mitigate },
     live("runbook") { $0.runbook },
     live("contact") { $0.contact },
+    live("access") { $0.access },
     live("notices") { $0.notices },
     // Its output is connected at its birth.
     atStart("log") { $0.log },

@@ -23,6 +23,9 @@ final class ControlServer {
     var lastSeen: Instant
     var source: EventSource?
     var waits: IOEvents = .read
+    var rights = Rights()
+    /// The generation of the access table that they are of.
+    var rightsAsOf = -1
     init(_ socket: ClientSocket, now: Instant) {
       self.socket = socket
       lastSeen = now
@@ -34,6 +37,8 @@ final class ControlServer {
 
   private enum Answering {
     case nothing
+    /// Begins when the name of the client's user is known, or at this time without it.
+    case naming(ControlCall, until: Instant)
     case order(RequestID, name: String, oneway: Bool)
     case list([ServiceName], next: Int, missing: [String], brief: Bool)
     case reload(oneway: Bool)
@@ -60,6 +65,9 @@ final class ControlServer {
   private var timer: EventSource?
   private var directorySource: EventSource?
   private var missing = false
+  private var access: AccessTable
+  /// What the user database has said; nil: it has no name for that number.
+  private var userNames: [UInt32: String?] = [:]
 
   /// An operator has one, a fleet tool some; the rest is a mistake or an attack, and the idlest goes first.
   private static let most = 256
@@ -71,19 +79,25 @@ final class ControlServer {
   private static let patience = Duration.seconds(30)
   /// For those who may do nothing here.
   private static let strangerPatience = Duration.seconds(5)
+  /// Connections of one user who is neither root nor guardian's own, beside those that follow; and of a stranger.
+  private static let mostOfUser = 32, mostOfStranger = 4
+  private static let mostFollowersOfUser = 256
+  /// For the user database: an order does not wait longer for a name.
+  private static let namePatience = Duration.milliseconds(500)
   private static let readAtOnce = 16_384
 
   /// - Parameter takeOver: The listening socket and the clients of the program before this one.
   init(_ shell: Shell, path: String, takeOver: TakeOver? = nil) throws(SystemError) {
     self.shell = shell
     self.path = path
+    access = AccessTable(own: shell.ownIdentity.uid)
     if let held = takeOver?.listener, held.path == path {
       listener = try ControlListener(adopting: held.descriptor, path: path)
     } else {
       listener = try ControlListener(path: path)
     }
     nextRequest = takeOver?.lastRequest ?? 0
-    timer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in closeLate() }
+    timer = try shell.loop.timer(.monotonic, priority: .time) { [unowned self] in timeIsUp() }
     listenerSource = try listener.onClient(shell.loop) { [unowned self] in accept() }
     directorySource = try? shell.loop.onDirectoryChange(
       shell.directories.runtime, priority: .control
@@ -127,11 +141,12 @@ final class ControlServer {
         carried.waits = .list(names: names.map(\.text), next: next, missing: missing, brief: brief)
       // A question to the store is asked anew, by whoever is told so.
       case .reload(let oneway), .history(let oneway): carried.waits = .reload(oneway: oneway)
+      case .naming(let call, _): carried.waits = .reload(oneway: call.oneway)
       case .drill: carried.waits = .reload(oneway: false)
       case .upgrade(let oneway): carried.waits = .upgrade(oneway: oneway)
       case .events(let reader):
         if reader.follows, case .live = reader.stage {
-          carried.waits = .events(names: reader.query.services.map(\.text), after: reader.query.after)
+          carried.waits = .events(names: reader.services.map(\.text), after: reader.query.after)
         } else {
           carried.waits = .reload(oneway: false)
         }
@@ -164,6 +179,8 @@ final class ControlServer {
         // What came about on the way from one program to the next is in the history.
         let reader = EventReader(names.compactMap { ServiceName($0) }, follows: true, more: true, isOpen: true)
         reader.query.after = after
+        // The grants have been read by now.
+        _ = reader.go(by: rights(of: client))
         client.answering = .events(reader)
         followers.insert(key)
       }
@@ -193,7 +210,7 @@ final class ControlServer {
         }
       case .reload, .history:
         finish(client) { Reply.error(.failed(reason: "guardian itself was exchanged meanwhile; ask again"), into: &$0) }
-      case .nothing, .order, .list, .events, .drill: break
+      case .nothing, .naming, .order, .list, .events, .drill: break
       }
       if clients[key] === client { go(on: key, client) }
     }
@@ -212,7 +229,7 @@ final class ControlServer {
     var oneway = false
     switch client.answering {
     case .upgrade(let silent), .reload(let silent), .history(let silent): oneway = silent
-    case .nothing, .order, .list, .events, .drill: break
+    case .nothing, .naming, .order, .list, .events, .drill: break
     }
     client.answering = .nothing
     if !oneway { reply(&client.output) }
@@ -237,10 +254,24 @@ final class ControlServer {
       _ = socket.write(Reply.error(.busy(reason: "\(clients.count) connections are open already"))[...])
       return
     }
+    let client = Client(socket, now: now)
+    let isStranger = rights(of: client).most == .nobody
+    if !isTrusted(socket.peer.uid) {
+      let most = isStranger ? Self.mostOfStranger : Self.mostOfUser
+      let own = clients.filter { $0.value.socket.peer.uid == socket.peer.uid && !followers.contains($0.key) }
+      if own.count >= most {
+        // His own others make room, if one of them is idle.
+        guard !isStranger, let idlest = idlest(among: own) else {
+          _ = socket.write(
+            Reply.error(.busy(reason: "uid \(socket.peer.uid) has \(own.count) connections already"))[...])
+          return
+        }
+        close(idlest)
+      }
+    }
     nextClient += 1
     let key = nextClient
-    let client = Client(socket, now: now)
-    if !isPermitted(socket.peer) { client.deadline = now + Self.strangerPatience }
+    if isStranger { client.deadline = now + Self.strangerPatience }
     guard
       let source = try? shell.loop.onIO(
         socket.descriptor, .read, priority: .control, { [unowned self] events in serve(key, events) })
@@ -251,14 +282,15 @@ final class ControlServer {
   }
 
   /// Strangers before friends; one that is being answered stays.
-  private func idlest() -> Int? {
-    clients.filter { $0.value.answering.isNothing }.min { a, b in
-      let (x, y) = (isPermitted(a.value.socket.peer) ? 1 : 0, isPermitted(b.value.socket.peer) ? 1 : 0)
+  private func idlest(among some: [Int: Client]? = nil) -> Int? {
+    (some ?? clients).filter { $0.value.answering.isNothing }.min { a, b in
+      let (x, y) = (isStranger(a.value) ? 0 : 1, isStranger(b.value) ? 0 : 1)
       return x != y ? x < y : a.value.lastSeen < b.value.lastSeen
     }?.key
   }
 
-  private func isPermitted(_ peer: Peer) -> Bool { peer.uid == 0 || peer.uid == geteuid() }
+  private func isTrusted(_ uid: UInt32) -> Bool { uid == 0 || uid == shell.ownIdentity.uid }
+  private func isStranger(_ client: Client) -> Bool { rights(of: client).most == .nobody }
 
   private func close(_ key: Int) {
     guard let client = clients.removeValue(forKey: key) else { return }
@@ -272,7 +304,11 @@ final class ControlServer {
 
   private func serve(_ key: Int, _ events: IOEvents) {
     guard let client = clients[key] else { return }
-    if !events.isDisjoint(with: [.hangUp, .error]), events.isDisjoint(with: [.read, .write]) { return close(key) }
+    if !events.isDisjoint(with: [.hangUp, .error]), events.isDisjoint(with: [.read, .write]) {
+      // Whoever gives an order and leaves has given it: only the name is waited for.
+      if case .naming = client.answering { return client.source?.pause() ?? () }
+      return close(key)
+    }
     if !events.isDisjoint(with: [.read, .hangUp]) {
       switch client.socket.read(atMost: Self.readAtOnce) {
       case .bytes(let bytes):
@@ -302,7 +338,7 @@ final class ControlServer {
       client.source?.wait(for: waits)
     }
     let owes = client.unsent > 0 || (client.answering.isNothing && client.connection.hasBytes)
-    if !isPermitted(client.socket.peer) { return armTimer() }
+    if isStranger(client) { return armTimer() }
     let before = client.deadline
     if owes {
       if client.deadline == nil || client.progressed { client.deadline = SystemClocks.monotonic() + Self.patience }
@@ -337,7 +373,7 @@ final class ControlServer {
     for _ in 0..<8 {
       guard client.unsent < Self.outputBound else { return true }
       switch client.answering {
-      case .order, .reload, .upgrade, .history, .drill: return false
+      case .order, .reload, .upgrade, .history, .drill, .naming: return false
       case .list:
         nextChunk(client)
         return true
@@ -356,25 +392,22 @@ final class ControlServer {
       switch client.connection.next() {
       case nil: return false
       case .reply(let bytes)?:
-        client.output += isPermitted(client.socket.peer) ? bytes : Self.notPermitted
+        // Each call of a stranger gets this answer, until his patience, not ours, is over.
+        if let error = refusal(of: .anything, client) {
+          Reply.error(error, into: &client.output)
+        } else {
+          client.output += bytes
+        }
       case .close(let bytes)?:
         client.output += bytes
         client.closing = true
         return false
       case .call(let call)?:
-        guard isPermitted(client.socket.peer) else {
-          // Each of his calls gets this answer, until his patience, not ours, is over.
-          if !call.oneway { client.output += Self.notPermitted }
-          continue
-        }
-        answer(call, key, client)
+        begin(call, key, client)
       }
     }
     return true
   }
-
-  private static let notPermitted = Reply.error(
-    .notPermitted(reason: "only root and guardian's own user may ask anything of this guardian"))
 
   // MARK: Requests
 
@@ -396,14 +429,20 @@ final class ControlServer {
     case .repair(let name, let repair, let wait): order(.repair(repair), name, wait, call, key, client)
     case .reload(let mode):
       client.answering = .reload(oneway: call.oneway)
-      shell.reload(mode, by: client.socket.peer.description) { [weak self] result in self?.reloaded(key, result) }
+      // Who asks for a look is no news.
+      shell.reload(mode, by: mode == .dryRun ? "" : Author(caller(of: client))) { [weak self] result in
+        self?.reloaded(key, result)
+      }
     case .resetGuardian:
-      let observed = shell.trustAgain("\(client.socket.peer.description) says so")
+      let author = Author(caller(of: client))
+      shell.record(.requested(verb: "reset --guardian", by: author))
+      let observed = shell.trustAgain("\(author) says so")
       reply {
         Reply.done(name: "guardian", note: observed ? "" : "guardian trusts itself already", into: &$0)
       }
     case .upgrade:
       client.answering = .upgrade(oneway: call.oneway)
+      shell.record(.requested(verb: "upgrade", by: Author(caller(of: client))))
       shell.upgrade.begin()
     case .plan(let name, let fromStart):
       guard let service = ServiceName(name), let entries = shell.plan(for: service, fromStart: fromStart) else {
@@ -414,7 +453,8 @@ final class ControlServer {
     case .crashes(let name):
       let service = name.flatMap(ServiceName.init)
       if let name, service == nil { return reply { Reply.error(unknown(name), into: &$0) } }
-      ask(.crashes(service: service, limit: Reply.crashesShown), call, key, client) { answer, bytes in
+      let among = service == nil ? visible(to: client) : nil
+      ask(.crashes(service: service, limit: Reply.crashesShown, among: among), call, key, client) { answer, bytes in
         // One that is not known any more may still have its reports.
         if case .crashes(let list) = answer {
           if list.isEmpty, let service, !self.shell.knows(service) {
@@ -424,16 +464,19 @@ final class ControlServer {
         }
       }
     case .crash(let id):
-      ask(.report(idPrefix: id), call, key, client) { answer, bytes in
+      let among = visible(to: client)
+      ask(.report(idPrefix: id, among: among), call, key, client) { answer, bytes in
         guard case .reports(let found) = answer else { return }
         switch found.count {
-        case 0: Reply.error(.failed(reason: "there is no report with the id \(id)"), into: &bytes)
+        case 0:
+          let whose = among == nil ? "" : " of a service that you may look at"
+          Reply.error(.failed(reason: "there is no report with the id \(id)\(whose)"), into: &bytes)
         case 1: Reply.crash(found[0].1, into: &bytes)
         default: Reply.error(.failed(reason: "several reports have an id that begins with \(id)"), into: &bytes)
         }
       }
     case .events(let asked): events(asked, call, key, client)
-    case .summary: reply { Reply.summary(shell.daemonSummary, into: &$0) }
+    case .summary: reply { Reply.summary(shell.summary(for: rights(of: client)), into: &$0) }
     case .version: reply { Reply.version(shell.version, into: &$0) }
     }
   }
@@ -450,6 +493,9 @@ final class ControlServer {
     let request = Drill.Request(cause: asked.cause, crashes: asked.crashes, runsRepairs: asked.withRepairs)
     client.answering = .drill(service)
     var begins = true
+    if asked.withRepairs {
+      shell.record(.requested(verb: "drill \(name) --with-repairs", by: Author(caller(of: client))))
+    }
     let refusal = shell.drills.begin(
       request, for: service, by: client.socket.peer.description,
       tell: { [weak self] lines, isOver, failed in
@@ -500,7 +546,7 @@ final class ControlServer {
     var unknown: String?
     for text in asked.names {
       if text.hasPrefix("@") {
-        let members = ServiceName(String(text.dropFirst())).map(shell.names) ?? []
+        let members = members(of: text, client)
         if members.isEmpty { return refuse(.noSuchService(name: text)) }
         names += members
       } else if let name = ServiceName(text) {
@@ -516,11 +562,22 @@ final class ControlServer {
       if followers.count >= Self.mostFollowers {
         return refuse(.busy(reason: "\(followers.count) clients follow the events already"))
       }
+      let uid = client.socket.peer.uid
+      if !isTrusted(uid) {
+        let own = followers.count { clients[$0]?.socket.peer.uid == uid }
+        if own >= Self.mostFollowersOfUser {
+          return refuse(.busy(reason: "\(own) clients of uid \(uid) follow the events already"))
+        }
+      }
       followers.insert(key)
     }
     let isOpen = asked.since == nil && asked.after == nil
     let reader = EventReader(names, follows: asked.follow, more: call.more, isOpen: isOpen)
     reader.unknown = unknown
+    guard reader.go(by: rights(of: client)) else {
+      followers.remove(key)
+      return refuse(.noSuchService(name: asked.names.first ?? ""))
+    }
     reader.query.since = asked.since
     reader.query.after = asked.after ?? .none
     if isOpen { reader.query.newest = asked.follow ? Reply.eventsBeforeFollowing : Reply.eventsShown }
@@ -599,7 +656,7 @@ final class ControlServer {
   ) {
     nextRequest += 1
     let request = RequestID(nextRequest)
-    let command = Command(verb, by: client.socket.peer.description)
+    let command = Command(verb, by: Author(caller(of: client)))
     // The answer may come before `order` returns control to the loop, but never from inside of it.
     waiting[request] = key
     client.answering = .order(request, name: name, oneway: call.oneway)
@@ -672,7 +729,7 @@ final class ControlServer {
       var found = Set<ServiceName>()
       for text in wanted {
         if text.hasPrefix("@") {
-          let members = ServiceName(String(text.dropFirst())).map(shell.names) ?? []
+          let members = members(of: text, client)
           if members.isEmpty { missing.append(text) }
           found.formUnion(members)
         } else if let name = ServiceName(text), shell.knows(name) {
@@ -683,7 +740,7 @@ final class ControlServer {
       }
       names = found.sorted()
     } else {
-      names = shell.allNames
+      names = visible(to: client) ?? shell.allNames
     }
     if call.oneway { return }
     if names.count > Reply.chunk, !call.more { return Reply.error(.expectedMore, into: &client.output) }
@@ -695,27 +752,160 @@ final class ControlServer {
     guard case .list(let names, let next, let missing, let brief) = client.answering else { return }
     let end = min(names.count, next + Reply.chunk)
     let now = SystemClocks.now()
+    let rights = rights(of: client)
+    let shown = names[next..<end].lazy.filter { rights.may(.view, on: $0) }
     let services = shell.statuses(
-      of: names[next..<end], now: now, brief: brief, closely: !brief && names.count <= Reply.chunk)
+      of: shown, now: now, brief: brief, closely: !brief && names.count <= Reply.chunk)
     let last = end == names.count
     Reply.list(
       services, missing: last ? missing : [], brief: brief, continues: !last, into: &client.output)
     client.answering = last ? .nothing : .list(names, next: end, missing: missing, brief: brief)
   }
 
-  // MARK: Time
+  // MARK: Who may do what
 
-  private func armTimer() {
-    if let first = clients.values.compactMap(\.deadline).min() {
-      timer?.arm(at: first.nanoseconds)
-    } else {
-      timer?.disarm()
+  private func rights(of client: Client) -> Rights {
+    if client.rightsAsOf != access.generation {
+      client.rights = access.rights(of: client.socket.peer.uid, in: client.socket.groups)
+      client.rightsAsOf = access.generation
+    }
+    return client.rights
+  }
+
+  /// Those services that the client may look at, in order of name; nil: all.
+  private func visible(to client: Client) -> [ServiceName]? {
+    let rights = rights(of: client)
+    if rights.host >= .view { return nil }
+    return rights.services.filter { $0.value >= .view && shell.knows($0.key) }.keys.sorted()
+  }
+
+  /// Of a group, `@shop`, what the client may look at.
+  private func members(of group: String, _ client: Client) -> [ServiceName] {
+    let rights = rights(of: client)
+    let members = ServiceName(String(group.dropFirst())).map(shell.names) ?? []
+    return members.filter { rights.may(.view, on: $0) }
+  }
+
+  /// Nil: he may.
+  private func refusal(of need: ControlRequest.Need, _ client: Client) -> ControlError? {
+    let rights = rights(of: client)
+    func unless(_ role: Role, on name: String) -> ControlError? {
+      let has = ServiceName(name).map { rights.role(on: $0) } ?? rights.host
+      return has >= role ? nil : lacks(role, on: name, client)
+    }
+    switch need {
+    case .anything: return rights.most >= .view ? nil : lacks(.view, on: nil, client)
+    case .host(let role): return rights.host >= role ? nil : lacks(role, on: nil, client)
+    case .service(let name, let role): return unless(role, on: name)
+    case .services(let names):
+      for name in names where !name.hasPrefix("@") { if let error = unless(.view, on: name) { return error } }
+      return rights.most >= .view ? nil : lacks(.view, on: nil, client)
     }
   }
 
-  private func closeLate() {
+  /// The same whether there is such a service or not: who may not look must not find out either.
+  private func lacks(_ role: Role, on name: String?, _ client: Client) -> ControlError {
+    let uid = client.socket.peer.uid
+    let person = Caller(uid: uid, user: userName(of: uid) ?? nil, pid: 0).person
+    let service = name.flatMap { ServiceName($0) }
+    let reason =
+      "needs \(role.rawValue)" + (service.map { " on '\($0)'" } ?? "") + ": add \(person), or a group it is in, to"
+      + " access.\(role.rawValue) in " + (service.map { "services/\($0).yaml or " } ?? "") + "guardian.yaml"
+    return .notPermitted(reason: reason, needs: role, service: service?.text)
+  }
+
+  /// The configuration has been read: what people may do from now on counts for those who are here already, too.
+  func take(host: AccessSpec, services: some Sequence<(ServiceName, AccessSpec)>) {
+    access.take(host: host, services: services)
+    userNames = [:]
     let now = SystemClocks.monotonic()
-    for (key, client) in clients { if let deadline = client.deadline, deadline <= now { close(key) } }
+    for (key, client) in clients {
+      if isStranger(client), client.deadline == nil { client.deadline = now + Self.strangerPatience }
+      guard case .events(let reader) = client.answering else { continue }
+      if reader.go(by: rights(of: client)) { continue }
+      client.answering = .nothing
+      followers.remove(key)
+      Reply.error(lacks(.view, on: reader.services.first?.text, client), into: &client.output)
+      go(on: key, client)
+    }
+    armTimer()
+  }
+
+  // MARK: Who has asked
+
+  private func begin(_ call: ControlCall, _ key: Int, _ client: Client) {
+    if let error = refusal(of: call.request.need, client) {
+      if !call.oneway { Reply.error(error, into: &client.output) }
+      return
+    }
+    if call.request.changesSomething, userName(of: client.socket.peer.uid) == nil, askForName(of: client) {
+      client.answering = .naming(call, until: SystemClocks.monotonic() + Self.namePatience)
+      return armTimer()
+    }
+    answer(call, key, client)
+  }
+
+  /// Nil: it has not been asked for yet.
+  private func userName(of uid: UInt32) -> String?? {
+    if uid == 0 { return .some("root") }
+    if let name = access.names[uid] { return .some(name) }
+    if uid == shell.ownIdentity.uid {
+      return .some(shell.ownIdentity.user == "\(uid)" ? nil : shell.ownIdentity.user)
+    }
+    return userNames[uid]
+  }
+
+  /// - Returns: False if it will not be known soon.
+  private func askForName(of client: Client) -> Bool {
+    let uid = client.socket.peer.uid
+    return shell.worker.submit({ UserDatabase.name(of: uid) }) { [weak self] (name: String?) in
+      guard let self else { return }
+      if userNames.count >= Self.most { userNames = [:] }
+      userNames[uid] = .some(name)
+      for (key, client) in clients where client.socket.peer.uid == uid { goOnWithName(key, client) }
+    }
+  }
+
+  private func goOnWithName(_ key: Int, _ client: Client) {
+    guard case .naming(let call, _) = client.answering else { return }
+    client.answering = .nothing
+    client.source?.resume()
+    // What he may do can have changed meanwhile.
+    if let error = refusal(of: call.request.need, client) {
+      if !call.oneway { Reply.error(error, into: &client.output) }
+    } else {
+      answer(call, key, client)
+    }
+    go(on: key, client)
+  }
+
+  private func caller(of client: Client) -> Caller {
+    let peer = client.socket.peer
+    var words = client.socket.commandLine(atMost: 1024)
+    while words.last == 0 { words.removeLast() }
+    for index in words.indices where words[index] == 0 { words[index] = UInt8(ascii: " ") }
+    return Caller(
+      uid: peer.uid, user: userName(of: peer.uid) ?? nil, pid: peer.pid,
+      command: printable(String(decoding: words, as: UTF8.self), atMost: Caller.longestCommand))
+  }
+
+  // MARK: Time
+
+  private func armTimer() {
+    var first: Instant?
+    for client in clients.values {
+      if let deadline = client.deadline { first = min(first ?? deadline, deadline) }
+      if case .naming(_, let until) = client.answering { first = min(first ?? until, until) }
+    }
+    if let first { timer?.arm(at: first.nanoseconds) } else { timer?.disarm() }
+  }
+
+  private func timeIsUp() {
+    let now = SystemClocks.monotonic()
+    for (key, client) in clients {
+      if case .naming(_, let until) = client.answering, until <= now { goOnWithName(key, client) }
+      if let deadline = client.deadline, deadline <= now { close(key) }
+    }
     armTimer()
   }
 }

@@ -77,13 +77,17 @@ final class EventReader {
   var unknown: String?
   /// The client has not said since when: without a history there is still what comes.
   let isOpen: Bool
+  /// Empty: of all that the client may look at.
+  let services: [ServiceName]
   private let names: Set<ServiceName>
+  /// Of the client, as they are now.
+  private(set) var rights = Rights()
   /// Of the stream: the next to be read.
   var position = 0
   var missed = 0
 
   init(_ names: [ServiceName], follows: Bool, more: Bool, isOpen: Bool) {
-    query.services = names
+    services = names
     query.limit = Reply.eventsAtOnce
     self.names = Set(names)
     self.follows = follows
@@ -93,6 +97,21 @@ final class EventReader {
 
   func wants(_ entry: EventStream.Entry) -> Bool {
     entry.id > query.after && (names.isEmpty || names.contains(entry.service))
+      && rights.may(.view, on: entry.service)
+  }
+
+  /// - Returns: False if there is nothing any more that the client may be told.
+  func go(by rights: Rights) -> Bool {
+    self.rights = rights
+    if rights.host >= .view {
+      query.services = services
+      return true
+    }
+    query.services =
+      services.isEmpty
+      ? rights.services.filter { $0.value >= .view }.keys.sorted()
+      : services.filter { rights.may(.view, on: $0) }
+    return !query.services.isEmpty
   }
 
   /// - Parameter start: The position of the first of `entries`.

@@ -12,13 +12,13 @@ final class RestartRound {
   private var waiting: [ServiceName]
   private var inFlight: Set<ServiceName> = []
   private var results: [ReloadChange.Restarted] = []
-  private let by: String
+  private let by: Author
   private let then: ([ReloadChange.Restarted]) -> Void
 
   /// A new definition that is no good takes no more than this many services down at once.
   private static let atOnce = 8
 
-  private init(_ shell: Shell, _ names: [ServiceName], by: String, then: @escaping ([ReloadChange.Restarted]) -> Void) {
+  private init(_ shell: Shell, _ names: [ServiceName], by: Author, then: @escaping ([ReloadChange.Restarted]) -> Void) {
     self.shell = shell
     waiting = names
     self.by = by
@@ -27,7 +27,7 @@ final class RestartRound {
 
   /// - Parameter then: Hears the results in order of name; at once where there is nothing to do.
   static func begin(
-    _ shell: Shell, after change: ReloadChange, by: String, then: @escaping ([ReloadChange.Restarted]) -> Void
+    _ shell: Shell, after change: ReloadChange, by: Author, then: @escaping ([ReloadChange.Restarted]) -> Void
   ) {
     let round = RestartRound(shell, change.needRestart.compactMap { ServiceName($0.name) }, by: by, then: then)
     for name in change.removed.compactMap({ ServiceName($0) }) {

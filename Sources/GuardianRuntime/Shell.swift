@@ -142,7 +142,7 @@ final class Shell {
 
   private struct Reload {
     var mode: ReloadMode
-    var by: String
+    var by: Author
     var then: (Reloaded) -> Void
   }
 
@@ -263,6 +263,11 @@ final class Shell {
     guard fleet.nextDeadline.monotonic.map({ $0 > quiet }) ?? true else { return }
     codeIsLoaded = false
     Heap.letGoOfCode()
+  }
+
+  /// What is no service's, and no decision of the fleet.
+  func record(_ kind: Occurrence.Kind) {
+    outputs.append(.record(Occurrence(service: .guardian, at: SystemClocks.now().wall, kind: kind)))
   }
 
   func post(_ service: ServiceID, _ event: ServiceEvent) { inbox.append((service, event)) }
@@ -579,7 +584,8 @@ final class Shell {
   /// Reads the configuration on the worker's thread; `then` hears what came of it, or would.
   ///
   /// A reading that has begun may have passed a file that was changed before this call, so it does not serve for it.
-  func reload(_ mode: ReloadMode, by: String, then: @escaping (Reloaded) -> Void) {
+  func reload(_ mode: ReloadMode, by: Author, then: @escaping (Reloaded) -> Void) {
+    if mode != .dryRun { record(.requested(verb: mode == .restart ? "reload --restart" : "reload", by: by)) }
     reloads.append(Reload(mode: mode, by: by, then: then))
     if !reloading { readAgain() }
   }
@@ -703,6 +709,10 @@ final class Shell {
     outputTable.configure(definitions.host.logs)
     // Before anything new is added, let alone started.
     switches.take(loaded.switches)
+    let changedOnes = fleet.ids.lazy.compactMap { [fleet] id in fleet.spec(of: id) }
+    control.take(
+      host: definitions.host.access,
+      services: (Array(changedOnes) + new).map { ($0.name, $0.access) })
     for diagnostic in definitions.diagnostics {
       log.note(diagnostic.severity == .error ? .error : .warning, diagnostic.description)
     }
@@ -1105,7 +1115,26 @@ final class Shell {
     return summary
   }
 
-  var daemonSummary: DaemonSummary {
+  /// Who may not look at all of it is told of his services only.
+  func summary(for rights: Rights) -> DaemonSummary {
+    if rights.host >= .view { return daemonSummary }
+    var answer = DaemonSummary()
+    var summary = fleet.summary { rights.may(.view, on: $0) }
+    let faulty = (definitions.broken.merging(definitions.stale) { $1 }).filter { rights.may(.view, on: $0.key) }
+    for name in faulty.keys.sorted() where definitions.broken[name] != nil {
+      summary.total += 1
+      summary.quarantined += 1
+      summary.names[PhaseName.quarantined.rawValue, default: []].append(name.text)
+    }
+    answer.line = summary.line
+    answer.state = stateName
+    answer.diagnostics = Array(
+      faulty.keys.sorted().lazy.flatMap { faulty[$0] ?? [] }.prefix(Self.diagnosticsShown))
+    if stopping { answer.warnings.append("guardian is stopping") }
+    return answer
+  }
+
+  private var daemonSummary: DaemonSummary {
     var answer = DaemonSummary()
     answer.line = summaryLine
     noticeStore()

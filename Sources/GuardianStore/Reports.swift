@@ -57,10 +57,11 @@ package struct ReportLimits: Hashable, Sendable {
 
 /// What can be asked of the history. Answered by the store's thread, which alone has the database.
 package enum HistoryQuestion: Hashable, Sendable {
-  /// Newest first; nil: of all services.
-  case crashes(service: ServiceName?, limit: Int)
+  /// Newest first; nil: of all services, or of all of `among`.
+  case crashes(service: ServiceName?, limit: Int, among: [ServiceName]? = nil)
   /// The reports whose id, 32 hexadecimal digits, begins with this; two are enough to know that it is not unique.
-  case report(idPrefix: String)
+  /// Of all services, or of those `among`.
+  case report(idPrefix: String, among: [ServiceName]? = nil)
   /// Oldest first, at most `EventQuery.limit` of them.
   case events(EventQuery)
 }
@@ -194,19 +195,25 @@ extension Connection {
 
   func reportBytes() throws(DatabaseError) -> Int64 { try integer("SELECT coalesce(sum(size), 0) FROM report") }
 
+  /// One text for all names, and the same statement whatever is asked; empty for all there are.
+  private static func list(_ names: [ServiceName]?) -> String {
+    names.map { "\n" + $0.map(\.text).joined(separator: "\n") + "\n" } ?? ""
+  }
+
   func answer(_ question: HistoryQuestion) throws(DatabaseError) -> HistoryAnswer {
     switch question {
-    case .crashes(let service, let limit):
+    case .crashes(let service, let limit, let among):
       let rows = try prepare(
         """
         SELECT r.id, r.service, r.at, r.class, r.cause, r.text, r.signature, coalesce(s.strong, 0), coalesce(s.count, 1),
           coalesce(s.first, r.at), coalesce(s.last, r.at)
         FROM report r LEFT JOIN signature s ON s.service = r.service AND s.signature = r.signature
-        WHERE ? = '' OR r.service = ? ORDER BY r.at DESC, r.rowid DESC LIMIT ?
+        WHERE (?1 = '' OR r.service = ?1) AND (?2 = '' OR instr(?2, char(10) || r.service || char(10)) > 0)
+        ORDER BY r.at DESC, r.rowid DESC LIMIT ?3
         """)
       defer { rows.reset() }
       let name = service?.text ?? ""
-      try rows.bind([.text(name), .text(name), .integer(Int64(limit))])
+      try rows.bind([.text(name), .text(Self.list(among)), .integer(Int64(limit))])
       var list: [CrashSummary] = []
       while try rows.step() {
         guard let id = RunID(bytes: rows.blob(0)) else { continue }
@@ -219,11 +226,14 @@ extension Connection {
             last: WallTime(nanoseconds: rows.integer(10))))
       }
       return .crashes(list)
-    case .report(let prefix):
+    case .report(let prefix, let among):
       let rows = try prepare(
-        "SELECT id, at, service, signature, body, checksum FROM report WHERE hex(id) LIKE ? ORDER BY at DESC LIMIT 2")
+        """
+        SELECT id, at, service, signature, body, checksum FROM report
+        WHERE hex(id) LIKE ?1 AND (?2 = '' OR instr(?2, char(10) || service || char(10)) > 0) ORDER BY at DESC LIMIT 2
+        """)
       defer { rows.reset() }
-      try rows.bind([.text(prefix.uppercased() + "%")])
+      try rows.bind([.text(prefix.uppercased() + "%"), .text(Self.list(among))])
       var found: [(RunID, [UInt8])] = []
       while try rows.step() {
         let bytes = rows.blob(0), body = rows.blob(4)

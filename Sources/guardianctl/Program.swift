@@ -429,8 +429,7 @@ struct Program {
         }
         switch body {
         case .plan(let plan): plans.append(plan)
-        case .error(.notPermitted(let reason)):
-          let error = ControlError.notPermitted(reason: reason)
+        case .error(let error) where error.exitCode == ExitCode.notPermitted:
           return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
         case .error(let error):
           complain("\(name): \(error.sentence)")

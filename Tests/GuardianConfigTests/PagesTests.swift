@@ -155,7 +155,9 @@ private func tree(_ text: String) throws -> Node {
   @Test(arguments: KeyTable.host.keys + KeyTable.service.keys)
   func `the manual page has each key's shape, meaning and default`(_ key: KeyTable.Key) throws {
     let all = try entries()
-    let text = try #require(all.first { $0.key == key.path }).text
+    // A key that both files have stands there twice.
+    let entries = all.filter { $0.key == key.path }.map(\.text)
+    let text = try #require(entries.first { $0.lowercased().contains(mdoc(key.meaning).lowercased()) } ?? entries.first)
     func mdoc(_ words: String) -> String { words.split(separator: "…").joined(separator: "...") }
     #expect(text.hasPrefix(".It Cm \(key.path) : No \"\(mdoc(key.shape))\"\n"))
     #expect(text.lowercased().contains(mdoc(key.meaning).lowercased()))

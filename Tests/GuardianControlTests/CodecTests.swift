@@ -282,7 +282,8 @@ import Testing
 
   @Test(arguments: [
     ControlError.interfaceNotFound("a"), .methodNotFound("a.b"), .methodNotImplemented("a.b"), .invalidParameter("x"),
-    .expectedMore, .noSuchService(name: "web"), .notPermitted(reason: "root only"), .failed(reason: "died: exit 1"),
+    .expectedMore, .noSuchService(name: "web"), .notPermitted(reason: "root only"),
+    .notPermitted(reason: "needs operate on 'web'", needs: .operate, service: "web"), .failed(reason: "died: exit 1"),
     .configurationFault([Diagnostic(file: "a.yaml", line: 1, column: 2, what: "w", why: "y", suggestion: "s")]),
     .busy(reason: "too many"),
   ])

@@ -155,7 +155,7 @@ extension PatientPrograms {
       #expect(try await guardian.control("stop", "until", "--until-boot").code == 0)
       let me = geteuid() == 0 ? "root" : "uid \(geteuid())"
       let downBefore = try await guardian.status("down")
-      #expect(downBefore["stopped_by"].string == me, "\(downBefore)")
+      #expect(downBefore["stopped_by"].string?.contains(me) == true, "\(downBefore)")
       // In another second, to tell the times apart.
       try await Task.sleep(for: .milliseconds(1_100))
       guardian.kill()

@@ -175,7 +175,10 @@ private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> 
   case "org.varlink.service.ExpectedMore": return .expectedMore
   case "org.varlink.service.PermissionDenied": return .notPermitted(reason: "")
   case "io.guardian.Supervisor.NoSuchService": return .noSuchService(name: member("name"))
-  case "io.guardian.Supervisor.NotPermitted": return .notPermitted(reason: member("reason"))
+  case "io.guardian.Supervisor.NotPermitted":
+    return .notPermitted(
+      reason: member("reason"), needs: (p?["needs"]?.string).flatMap(Role.init(rawValue:)),
+      service: p?["service"]?.string)
   case "io.guardian.Supervisor.Failed": return .failed(reason: member("reason"))
   case "io.guardian.Supervisor.Busy": return .busy(reason: member("reason"))
   case "io.guardian.Supervisor.ConfigurationFault":

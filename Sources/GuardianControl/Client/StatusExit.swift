@@ -55,7 +55,7 @@ extension ControlError {
     case .invalidParameter(let name): "guardian refuses the request: \(name)"
     case .expectedMore: "the answer does not fit one reply"
     case .noSuchService: "no such service"
-    case .notPermitted(let reason): reason.isEmpty ? "not permitted" : "not permitted: \(reason)"
+    case .notPermitted(let reason, _, _): reason.isEmpty ? "not permitted" : "not permitted: \(reason)"
     case .failed(let reason): reason
     case .configurationFault(let diagnostics):
       diagnostics.count == 1 ? "the configuration has a fault" : "the configuration has \(diagnostics.count) faults"
