@@ -94,6 +94,8 @@ install:
 	sed 's|/usr/bin/|$(PREFIX)/bin/|g' units/guardian.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/guardian.service
 	sed 's|/usr/bin/|$(PREFIX)/bin/|g' units/user/guardian.service > $(DESTDIR)$(PREFIX)/lib/systemd/user/guardian.service
 	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/guardian.service $(DESTDIR)$(PREFIX)/lib/systemd/user/guardian.service
+	install -d $(DESTDIR)$(PREFIX)/share/varlink
+	install -m 644 etc/io.guardian.Supervisor.varlink $(DESTDIR)$(PREFIX)/share/varlink
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/catalog
 	install -m 644 units/guardian.catalog $(DESTDIR)$(PREFIX)/lib/systemd/catalog
 	for page in $(MANUAL); do \

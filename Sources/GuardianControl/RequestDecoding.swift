@@ -12,7 +12,37 @@ enum DecodedMessage {
 let supervisorName = "io.guardian.Supervisor"
 private let serviceName = "org.varlink.service"
 
+/// Objects and lists within each other; the deepest honest call has three.
+private let deepest = 32
+
+/// Whether objects and lists are nested deeper than that, however the bytes go on.
+private func isTooDeep(_ bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+  var depth = 0, inString = false, escaped = false
+  for byte in bytes {
+    if inString {
+      if escaped {
+        escaped = false
+      } else if byte == UInt8(ascii: "\\") {
+        escaped = true
+      } else if byte == UInt8(ascii: "\"") {
+        inString = false
+      }
+      continue
+    }
+    switch byte {
+    case UInt8(ascii: "\""): inString = true
+    case UInt8(ascii: "{"), UInt8(ascii: "["):
+      depth += 1
+      if depth > deepest { return true }
+    case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
+    default: break
+    }
+  }
+  return false
+}
+
 func decodeMessage(_ bytes: UnsafeBufferPointer<UInt8>) -> DecodedMessage {
+  if isTooDeep(bytes) { return .notVarlink("nested deeper than \(deepest)") }
   let decoded = withJSON(bytes) { root -> DecodedMessage in
     guard root.isObject else { return .notVarlink("a call is an object") }
     guard let method = root["method"]?.string else { return .notVarlink("'method' is missing, or no string") }

@@ -16,10 +16,13 @@ final class ControlServer {
     var sent = 0
     var answering = Answering.nothing
     var closing = false
-    /// Something was sent lately.
-    var progressed = false
-    /// When it is closed if it has not gone on by then; nil: it owes nothing.
-    var deadline: Instant?
+    var patience = Patience()
+    /// One who may do nothing here leaves then, whatever he does.
+    var strangerUntil: Instant?
+    /// When it is closed if it has not gone on by then.
+    var deadline: Instant? { strangerUntil ?? patience.deadline }
+    /// A request has been taken, and so much has been sent, since it was looked at last.
+    var asked = false, read = 0
     var lastSeen: Instant
     var source: EventSource?
     var waits: IOEvents = .read
@@ -75,8 +78,6 @@ final class ControlServer {
   private static let mostFollowers = 1024
   /// A list goes on when less than this is unsent, so a client that does not read costs this and one chunk.
   private static let outputBound = 65_536
-  /// For the rest of a request, and for reading what it was sent.
-  private static let patience = Duration.seconds(30)
   /// For those who may do nothing here.
   private static let strangerPatience = Duration.seconds(5)
   /// Connections of one user who is neither root nor guardian's own, beside those that follow; and of a stranger.
@@ -271,7 +272,7 @@ final class ControlServer {
     }
     nextClient += 1
     let key = nextClient
-    if isStranger { client.deadline = now + Self.strangerPatience }
+    if isStranger { client.strangerUntil = now + Self.strangerPatience }
     guard
       let source = try? shell.loop.onIO(
         socket.descriptor, .read, priority: .control, { [unowned self] events in serve(key, events) })
@@ -338,13 +339,10 @@ final class ControlServer {
       client.source?.wait(for: waits)
     }
     let owes = client.unsent > 0 || (client.answering.isNothing && client.connection.hasBytes)
-    if isStranger(client) { return armTimer() }
     let before = client.deadline
-    if owes {
-      if client.deadline == nil || client.progressed { client.deadline = SystemClocks.monotonic() + Self.patience }
-    } else {
-      client.deadline = nil
-    }
+    client.patience.note(owes: owes, asked: client.asked, read: client.read, now: SystemClocks.monotonic())
+    client.asked = false
+    client.read = 0
     // Looking through all clients is not for each of a thousand that are told the same.
     if client.deadline != before { armTimer() }
   }
@@ -353,12 +351,11 @@ final class ControlServer {
 
   /// - Returns: False if the connection is broken.
   private func send(_ client: Client) -> Bool {
-    client.progressed = false
     while client.unsent > 0 {
       guard let count = client.socket.write(client.output[client.sent...]) else { return false }
       if count == 0 { break }
       client.sent += count
-      client.progressed = true
+      client.read += count
     }
     if client.unsent == 0 {
       client.output.removeAll(keepingCapacity: client.output.capacity <= Self.outputBound)
@@ -392,6 +389,7 @@ final class ControlServer {
       switch client.connection.next() {
       case nil: return false
       case .reply(let bytes)?:
+        client.asked = true
         // Each call of a stranger gets this answer, until his patience, not ours, is over.
         if let error = refusal(of: .anything, client) {
           Reply.error(error, into: &client.output)
@@ -403,6 +401,7 @@ final class ControlServer {
         client.closing = true
         return false
       case .call(let call)?:
+        client.asked = true
         begin(call, key, client)
       }
     }
@@ -820,7 +819,7 @@ final class ControlServer {
     userNames = [:]
     let now = SystemClocks.monotonic()
     for (key, client) in clients {
-      if isStranger(client), client.deadline == nil { client.deadline = now + Self.strangerPatience }
+      client.strangerUntil = isStranger(client) ? client.strangerUntil ?? now + Self.strangerPatience : nil
       guard case .events(let reader) = client.answering else { continue }
       if reader.go(by: rights(of: client)) { continue }
       client.answering = .nothing

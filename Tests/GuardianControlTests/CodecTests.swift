@@ -108,7 +108,7 @@ import Testing
       error: .interfaceNotFound("no.such")),
     Refusal(message: #"{"method":"org.varlink.service.Fly"}"#, error: .methodNotFound("org.varlink.service.Fly")),
   ])
-  func `that is wrong gets a typed error and the connection goes on`(_ c: Refusal) {
+  func `B6: that is wrong gets a typed error and the connection goes on`(_ c: Refusal) {
     let good = #"{"method":"io.guardian.Supervisor.Summary"}"#
     #expect(inputs(c.message + "\0" + good + "\0") == [.reply(Reply.error(c.error)), .call(ControlCall(.summary))])
   }
@@ -132,10 +132,13 @@ import Testing
     "", "x", "{", "[]", "7", "null", "{}", #"{"method":7}"#, #"{"method":"a.b","method":"a.b"}"#,
     #"{"method":"a.b","parameters":{"name":"\ud800"}}"#, #"{"method":"a.b","parameters":{"name":"\u0000"}}"#,
     #"{"method":"a.b"} x"#, #"{"method":"a.b","parameters":{"x":1e999}}"#,
-    #"{"method":"a.b","parameters":{"x":99999999999999999999}}"#, Nonsense(String(repeating: "[", count: 60_000)),
+    #"{"method":"a.b","parameters":{"x":99999999999999999999}}"#,
+    Nonsense(
+      #"{"method":"a.b","parameters":"# + String(repeating: "[", count: 32) + String(repeating: "]", count: 32) + "}"),
+    Nonsense(String(repeating: "[", count: 60_000)),
     Nonsense(#"{"method":"a.b","parameters":"# + String(repeating: #"{"a":"#, count: 12_000)),
   ])
-  func `that is no Varlink ends the connection with an error`(_ nonsense: Nonsense) {
+  func `B1, B6: that is no Varlink ends the connection with an error`(_ nonsense: Nonsense) {
     let all = inputs(nonsense.text + "\0" + #"{"method":"io.guardian.Supervisor.Summary"}"# + "\0")
     guard all.count == 1, case .close(let bytes) = all[0] else {
       Issue.record("\(all)")
@@ -152,7 +155,7 @@ import Testing
     }
   }
 
-  @Test func `that is too long ends the connection before it has ended`() {
+  @Test func `B1: that is too long ends the connection before it has ended`() {
     var connection = ControlConnection()
     let piece = [UInt8](repeating: UInt8(ascii: " "), count: 16_384)
     for _ in 0..<4 {
@@ -184,7 +187,7 @@ import Testing
   }
 
   @Test(arguments: 0..<20 as Range<UInt64>)
-  func `that noise has damaged never traps`(seed: UInt64) {
+  func `B1, B6: that noise has damaged never traps`(seed: UInt64) {
     var noise = Noise(state: seed)
     let seeds = [
       #"{"method":"io.guardian.Supervisor.Hold","parameters":{"name":"web","for_ms":1800000,"wait":true},"more":false}"#,
@@ -342,7 +345,7 @@ import Testing
     }
   }
 
-  @Test func `of a newer guardian with a new member is understood, with a new phase is explained`() {
+  @Test func `B7: of a newer guardian with a new member is understood, with a new phase is explained`() {
     let known = #"{"parameters":{"services":[{"name":"a","phase":"running","settled":true,"aura":[1]}],"worst":0}}"#
     #expect(received(Array((known + "\0").utf8), to: .list(names: nil, brief: false)) != nil)
     let strange = #"{"parameters":{"services":[{"name":"a","phase":"dancing","settled":true}],"worst":0}}"#

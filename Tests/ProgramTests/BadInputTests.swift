@@ -30,7 +30,7 @@ extension Programs {
       try await guardian.stop()
     }
 
-    @Test func `CASES 52 and 53: a reload says what it changed, and applies what needs no restart`() async throws {
+    @Test func `CASES 52, CASES 53: a reload says what it changed, and applies what needs no restart`() async throws {
       let scratch = try Scratch()
       let guardian = try await Guardian(
         scratch, services: ["policy": Self.sleeper, "process": Self.sleeper, "same": Self.sleeper])
@@ -167,7 +167,8 @@ extension Programs {
       try await guardian.stop()
     }
 
-    @Test func `garbage, an endless request and a client that never reads get an error on their own connection alone`()
+    @Test
+    func `B1, B3: garbage, an endless request and one who never reads get an error on their own connection alone`()
       async throws
     {
       let scratch = try Scratch()

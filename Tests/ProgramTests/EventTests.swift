@@ -70,8 +70,8 @@ extension Programs {
     }
 
     /// GUARDIAN_FOLLOWERS=1000 is the long form.
-    @Test func `a crowd of followers hears each event, and one that never reads holds up nobody`() async throws {
-      let count = getenv("GUARDIAN_FOLLOWERS").flatMap { Int(String(cString: $0)) } ?? 100
+    @Test func `B3: a crowd of followers hears each event, and one that never reads holds up nobody`() async throws {
+      let count = getenv("GUARDIAN_FOLLOWERS").flatMap { Int(String(cString: $0)) } ?? 50
       let scratch = try Scratch()
       let guardian = try await Guardian(scratch, services: ["x": dying])
       let call = #"{"method":"io.guardian.Supervisor.Events","parameters":{"follow":true},"more":true}"# + "\0"
