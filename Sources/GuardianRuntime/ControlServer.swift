@@ -391,7 +391,7 @@ final class ControlServer {
       case .reply(let bytes)?:
         client.asked = true
         // Each call of a stranger gets this answer, until his patience, not ours, is over.
-        if let error = refusal(of: .anything, client) {
+        if !bytes.isEmpty, let error = refusal(of: .anything, client) {
           Reply.error(error, into: &client.output)
         } else {
           client.output += bytes
