@@ -166,7 +166,8 @@ extension PatientPrograms {
         #expect(after["stopped_by"].string == me, "\(after)")
       }
       #expect(try await guardian.status("down")["since"] == downBefore["since"])
-      #expect(try await guardian.control("status", "down").output.contains("down, stopped by \(me)"))
+      let shown = try await guardian.control("status", "down").output
+      #expect(shown.contains("down, stopped by ") && shown.contains(me), "\(shown)")
       let doomedAfter = try await guardian.status("doomed")
       #expect(doomedAfter["since"] == doomedBefore["since"] && doomedAfter["stopped_by"] == .null, "\(doomedAfter)")
       #expect(doomedAfter["phase"].string == "quarantined" && doomedAfter["step"].string == "quarantine")
