@@ -3,7 +3,7 @@ import Testing
 
 extension Programs {
   /// `access:` of guardian.yaml and of services' files, with users whom every Debian has.
-  @Suite(.enabled(if: isRoot, "not shown: needs root, to be somebody else")) struct `access` {
+  @Suite(.enabled(if: isRoot, "not shown: needs root, to be somebody else")) struct `who may do what` {
     static let sleeper = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 50ms\nlog: none\n"
 
     private func guardianctl(
