@@ -145,11 +145,12 @@ extension Substring {
     // A group's number is no user's.
     #expect(host.role(of: 50, in: [1000]) == .nobody)
     var rights = Rights(host: .view)
-    rights.add(.view, on: try service("db"))
-    rights.add(.operate, on: try service("web"))
+    let web = try service("web"), db = try service("db")
+    rights.add(.view, on: db)
+    rights.add(.operate, on: web)
     #expect(rights.services.count == 1 && rights.most == .operate)
-    #expect(rights.may(.operate, on: try service("web")) && !rights.may(.admin, on: try service("web")))
-    #expect(rights.may(.view, on: try service("db")) && !rights.may(.operate, on: try service("db")))
-    #expect(Rights().most == .nobody && !Rights().may(.view, on: try service("web")))
+    #expect(rights.may(.operate, on: web) && !rights.may(.admin, on: web))
+    #expect(rights.may(.view, on: db) && !rights.may(.operate, on: db))
+    #expect(Rights().most == .nobody && !Rights().may(.view, on: web))
   }
 }
