@@ -92,11 +92,25 @@ package struct JSONWriter: Sendable {
     bytes.append(UInt8(ascii: "\""))
     var value = value
     value.withUTF8 { text in
-      var clean = 0
-      for index in text.indices where Self.mustEscape(text[index]) {
-        bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[clean..<index]))
-        appendEscape(text[index])
-        clean = index + 1
+      var clean = 0, index = 0
+      while index < text.count {
+        let byte = text[index]
+        if byte >= 0x80 {
+          let length = Self.steeringLength(text, index)
+          if length > 0 {
+            bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[clean..<index]))
+            appendUnit(UnsafeBufferPointer(rebasing: text[index..<index + length]))
+            clean = index + length
+          }
+          index += max(1, length)
+          continue
+        }
+        if Self.mustEscape(byte) {
+          bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[clean..<index]))
+          appendEscape(byte)
+          clean = index + 1
+        }
+        index += 1
       }
       bytes.append(contentsOf: UnsafeBufferPointer(rebasing: text[clean...]))
     }
@@ -106,6 +120,24 @@ package struct JSONWriter: Sendable {
   /// DEL is legal in JSON, but no terminal should see it.
   @inline(__always) private static func mustEscape(_ byte: UInt8) -> Bool {
     byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") || byte == 0x7f
+  }
+
+  /// Bytes of a control of U+0080 … U+009F, or of a mark that turns the direction of text (U+200B … U+200F, U+2028 …
+  /// U+202E, U+2060 … U+206F, U+FEFF), which are legal too; 0 for everything else.
+  private static func steeringLength(_ text: UnsafeBufferPointer<UInt8>, _ index: Int) -> Int {
+    func next(_ offset: Int) -> UInt8 { index + offset < text.count ? text[index + offset] : 0 }
+    switch (text[index], next(1), next(2)) {
+    case (0xc2, 0x80...0x9f, _): return 2
+    case (0xe2, 0x80, 0x8b...0x8f), (0xe2, 0x80, 0xa8...0xae), (0xe2, 0x81, 0xa0...0xaf), (0xef, 0xbb, 0xbf): return 3
+    default: return 0
+    }
+  }
+
+  private mutating func appendUnit(_ encoded: UnsafeBufferPointer<UInt8>) {
+    for unit in String(decoding: encoded, as: UTF8.self).utf16 {
+      bytes.append(contentsOf: "\\u".utf8)
+      for shift in [12, 8, 4, 0] { bytes.append(hexDigit(UInt8(unit >> UInt16(shift) & 0xf))) }
+    }
   }
 
   private mutating func appendEscape(_ byte: UInt8) {

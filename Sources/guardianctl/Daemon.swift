@@ -8,9 +8,18 @@ final class Daemon {
     case unreachable(String)
     /// The socket may not be opened: exit 77.
     case notPermitted(String)
+
+    var text: String {
+      switch self {
+      case .unreachable(let text), .notPermitted(let text): text
+      }
+    }
   }
 
-  private let socket: CInt
+  /// To be polled; closed with this object.
+  let socket: CInt
+  /// Called ten times a second while an answer is waited for.
+  var idle: (() -> Void)?
   private var frames = FrameBuffer(limit: 16 << 20)
   private var buffer = [UInt8](repeating: 0, count: 64 << 10)
   let path: String
@@ -117,21 +126,29 @@ final class Daemon {
     }
   }
 
+  /// The next reply to `request` among what has been received; nil: there is none yet.
+  func received(_ request: ControlRequest) throws(Fault) -> (body: ReplyBody, continues: Bool)? {
+    let decoded: Result<(body: ReplyBody, continues: Bool), ReplyFault>?
+    do throws(FrameBuffer.Fault) {
+      decoded = try frames.next { decodeReply($0, to: request) }
+    } catch {
+      throw .unreachable("guardian's answer is longer than 16 MiB")
+    }
+    switch decoded {
+    case .success(let reply)?: return reply
+    case .failure(let fault)?: throw .unreachable("cannot understand guardian's answer: \(fault.reason)")
+    case nil: return nil
+    }
+  }
+
   /// As above, as long as `body` wants more.
   func follow(_ request: ControlRequest, patience: Int32?, _ body: (ReplyBody) -> Bool) throws(Fault) {
     while true {
-      let decoded: Result<(body: ReplyBody, continues: Bool), ReplyFault>?
-      do throws(FrameBuffer.Fault) {
-        decoded = try frames.next { decodeReply($0, to: request) }
-      } catch {
-        throw .unreachable("guardian's answer is longer than 16 MiB")
+      guard let reply = try received(request) else {
+        try receive(patience: patience)
+        continue
       }
-      switch decoded {
-      case .success(let reply)?:
-        if !body(reply.body) || !reply.continues { return }
-      case .failure(let fault)?: throw .unreachable("cannot understand guardian's answer: \(fault.reason)")
-      case nil: try receive(patience: patience)
-      }
+      if !body(reply.body) || !reply.continues { return }
     }
   }
 
@@ -182,11 +199,19 @@ final class Daemon {
     return last
   }
 
-  private func receive(patience: Int32?) throws(Fault) {
-    if let patience {
-      var waiting = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
-      let ready = retrying { poll(&waiting, 1, patience * 1000) }
-      if ready == 0 { throw .unreachable("guardian at \(path) has not answered for \(patience) s") }
+  /// Takes in what has come; waits for it, where nothing has.
+  func receive(patience: Int32?) throws(Fault) {
+    var waiting = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)
+    // A poll that somebody wants to see something between is done in slices.
+    var left = patience.map { Int64($0) * 1000 }
+    while patience != nil || idle != nil {
+      let slice = idle == nil ? left ?? -1 : min(100, left ?? 100)
+      if retrying({ poll(&waiting, 1, Int32(clamping: slice)) }) > 0 { break }
+      idle?()
+      if let rest = left {
+        left = rest - slice
+        if rest <= slice { throw .unreachable("guardian at \(path) has not answered for \(patience ?? 0) s") }
+      }
     }
     let count = buffer.withUnsafeMutableBytes { room in
       retrying { Int32(recv(socket, room.baseAddress, room.count, 0)) }
@@ -204,7 +229,7 @@ final class Daemon {
 /// O_PATH, which the C library shows to GNU programs only; the same on all Linux ports that Swift has.
 private let pathOnly: Int32 = 0o10000000
 
-private func retrying(_ call: () -> Int32) -> Int32 {
+func retrying(_ call: () -> Int32) -> Int32 {
   while true {
     let result = call()
     if result >= 0 || errno != EINTR { return result }

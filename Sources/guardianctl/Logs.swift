@@ -288,6 +288,8 @@ struct LogReader {
   private mutating func flush(atLeast: Int) -> Bool {
     guard out.count >= atLeast else { return true }
     var output = Output()
+    // A file or a pipe has the service's own bytes.
+    output.isText = escaped
     output.bytes = out
     out = []
     return output.flush()
@@ -415,7 +417,7 @@ extension Program {
     do throws(Daemon.Fault) {
       switch try ask(name, invocation) {
       case .success(let found): status = found
-      case .failure(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+      case .failure(let error): return fail(error, json: invocation.json)
       }
     } catch {
       // Whoever asks then wants to know it most.

@@ -4,10 +4,12 @@ import Glibc
 /// Standard output is written once, at the end: one whole answer or nothing.
 struct Output {
   var bytes: [UInt8] = []
+  /// Text for people, and no JSON or a service's own words: in what the locale takes.
+  var isText = true
 
   /// False if the bytes did not all get out; the reason has been told. A reader that is gone needs no telling.
   func flush() -> Bool {
-    var rest = bytes[...]
+    var rest = isText && !takesUTF8() ? plainASCII(bytes)[...] : bytes[...]
     while !rest.isEmpty {
       let count = rest.withUnsafeBytes { write(STDOUT_FILENO, $0.baseAddress, $0.count) }
       if count >= 0 {
@@ -26,7 +28,8 @@ struct Output {
 
 /// One line on standard error, safe for a terminal.
 func complain(_ text: String) {
-  let line = Array("guardianctl: \(printable(text))\n".utf8)
+  var line = Array("guardianctl: \(printable(text))\n".utf8)
+  if !takesUTF8() { line = plainASCII(line) }
   _ = line.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
 }
 
@@ -39,18 +42,27 @@ func variable(_ name: String) -> String? {
 }
 
 /// How to write to this standard output.
-func standardStyle() -> Style {
+func standardStyle() -> Style { style(of: STDOUT_FILENO) }
+
+/// How to write to this standard error.
+func errorStyle() -> Style { style(of: STDERR_FILENO) }
+
+private func style(of descriptor: CInt) -> Style {
   var style = Style()
-  let terminal = isatty(STDOUT_FILENO) == 1
+  let terminal = isatty(descriptor) == 1
   if let given = variable("COLUMNS").flatMap({ Int($0) }), given > 0 {
     style.width = max(20, given)
   } else if terminal {
     var size = winsize()
-    style.width = ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0 ? max(20, Int(size.ws_col)) : 80
+    style.width = ioctl(descriptor, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0 ? max(20, Int(size.ws_col)) : 80
   }
   style.colour = terminal && variable("NO_COLOR") == nil && variable("TERM") != "dumb"
-  let locale = variable("LC_ALL") ?? variable("LC_CTYPE") ?? variable("LANG") ?? ""
-  style.unicode =
-    locale.utf8.count >= 5 && locale.lowercased().hasSuffix("utf-8") || locale.lowercased().hasSuffix("utf8")
+  style.unicode = takesUTF8()
   return style
+}
+
+/// locale(7): the first of these that says something.
+func takesUTF8() -> Bool {
+  let locale = (variable("LC_ALL") ?? variable("LC_CTYPE") ?? variable("LANG") ?? "").lowercased()
+  return locale.hasSuffix("utf-8") || locale.hasSuffix("utf8") || locale.contains(".utf-8@")
 }

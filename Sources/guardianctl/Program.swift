@@ -35,16 +35,19 @@ struct Program {
   }
 
   private mutating func perform(_ invocation: Invocation) -> Int32 {
+    output.isText = !invocation.json
     switch invocation.verb {
-    case .status: return status(invocation)
+    case .status: return invocation.watch ? watchStatus(invocation) : status(invocation)
     case .start, .stop, .restart, .release, .reset, .hold, .safeMode, .repair: return order(invocation)
     case .plugins: return invocation.plugins == nil ? plugins(invocation) : order(invocation)
-    case .reload: return invocation.names.isEmpty ? reload(invocation) : order(invocation)
+    case .reload: return invocation.isSelecting ? order(invocation) : reload(invocation)
+    case .wait: return wait(invocation)
     case .plan: return plan(invocation)
     case .drill: return drill(invocation)
     case .crashes: return crashes(invocation)
     case .logs: return logs(invocation)
     case .events: return events(invocation)
+    case .top: return top(invocation)
     case .check: return check(invocation)
     case .importing: return importing(invocation)
     case .upgrade: return upgrade(invocation)
@@ -68,43 +71,61 @@ struct Program {
   // MARK: - Verbs
 
   /// Seconds without a byte after which guardian counts as unreachable, for questions that it answers at once.
-  private let patience: Int32 = 10
+  let patience: Int32 = 10
 
   private mutating func status(_ invocation: Invocation) -> Int32 {
     let named = !invocation.names.isEmpty
-    let brief = !named && !invocation.json
-    let list = ControlRequest.list(names: named ? invocation.names : nil, brief: brief)
+    // A few that were asked for by name are shown in full.
+    let closely = named && !invocation.needsChoice
+    let brief = !closely && !invocation.json
+    let list = ControlRequest.list(names: nil, brief: brief)
     var summary = DaemonSummary()
     var services: [ServiceStatus] = [], missing: [String] = []
     var refusal: ControlError?
     do throws(Daemon.Fault) {
       let daemon = try Daemon.connect(to: invocation.target)
-      try daemon.send([ControlCall(.summary), ControlCall(list, more: true)])
+      try daemon.send([ControlCall(.summary)] + (named ? [] : [ControlCall(list, more: true)]))
       switch try daemon.reply(to: .summary, patience: patience) {
       case .summary(let told): summary = told
       // A stranger is told once, and shown out.
-      case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+      case .error(let error): return fail(error, json: invocation.json)
       case .services, .done, .reloaded, .upgraded, .plan, .drill, .crashes, .crash, .events, .version: break
       }
       if invocation.json, !named { return try wholeList(daemon, list, summary) }
-      try daemon.replies(to: list, patience: patience) { body in
-        switch body {
-        case .services(let chunk, let unknown):
-          services += chunk
-          missing += unknown
-        case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
+      if named {
+        switch try Self.choose(invocation, daemon, patience: patience) {
+        case .success(let chosen):
+          missing = chosen.unmatched
+          if !chosen.names.isEmpty {
+            switch try daemon.list(chosen.names, brief: brief, patience: patience) {
+            case .success(let found):
+              services = found.services
+              missing += found.missing
+            case .failure(let error): refusal = error
+            }
+          }
+        case .failure(let error): refusal = error
+        }
+      } else {
+        try daemon.replies(to: list, patience: patience) { body in
+          switch body {
+          case .services(let chunk, let unknown):
+            services += chunk
+            missing += unknown
+          case .error(let error): refusal = error
+          case .done, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
+          }
         }
       }
     } catch {
       return fail(error, json: invocation.json)
     }
-    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
+    if let refusal { return fail(refusal, json: invocation.json) }
 
     var worst = services.reduce(0) { max($0, $1.exitCode(named: named)) }
     if !named, services.isEmpty { worst = max(worst, summary.exitCodeWithoutServices) }
     if !missing.isEmpty { worst = max(worst, ExitCode.noSuchService) }
-    for name in missing { complain("no such \(Invocation.isGroup(name) ? "group" : "service"): \(name)") }
+    for name in missing { complain(Self.noSuch(name)) }
 
     if invocation.json {
       json { json in
@@ -116,23 +137,13 @@ struct Program {
         json.beginArray()
         for service in services { encode(service, brief: false, into: &json) }
         json.endArray()
-        if !missing.isEmpty {
-          json.key("error")
-          json.beginObject()
-          json.key("name")
-          json.literal("no-such-service")
-          json.key("message")
-          json.string("no such service: \(missing.joined(separator: ", "))")
-          json.key("services")
-          json.strings(missing)
-          json.endObject()
-        }
+        encodeMissing(missing, into: &json)
       }
       return worst
     }
 
     let style = standardStyle()
-    if named, !invocation.names.contains(where: Invocation.isGroup) {
+    if closely {
       let wall = Self.wallTime()
       for (index, service) in services.enumerated() {
         if index > 0 { output.bytes.append(UInt8(ascii: "\n")) }
@@ -151,7 +162,7 @@ struct Program {
   ) throws(Daemon.Fault) -> Int32 {
     var bytes: [UInt8] = [UInt8(ascii: "[")]
     switch try daemon.listedServices(list, patience: patience, into: &bytes) {
-    case .failure(let error): return fail(error.exitCode, error.word, error.sentence, json: true)
+    case .failure(let error): return fail(error, json: true)
     case .success(var worst):
       if bytes.count == 1 { worst = max(worst, summary.exitCodeWithoutServices) }
       bytes.append(UInt8(ascii: "]"))
@@ -167,139 +178,57 @@ struct Program {
     }
   }
 
-  private mutating func order(_ asked: Invocation) -> Int32 {
-    var invocation = asked
-    if let status = expandGroups(&invocation) { return status }
-    var results: [OrderResult] = []
-    var daemons: [Daemon] = []
-    // A service that waits for another of those that are to be started is asked again when all have been.
-    var again: [String] = []
-    for (index, name) in invocation.names.enumerated() {
-      do throws(Daemon.Fault) {
-        // One connection has one answer at a time, so each order has its own and the services start side by side; some
-        // dozens at once, since guardian serves others too.
-        if index % 32 == 0 {
-          daemons = []
-          for name in invocation.names[index...].prefix(32) {
-            let daemon = try Daemon.connect(to: invocation.target)
-            try daemon.send([ControlCall(request(invocation, name))])
-            daemons.append(daemon)
-          }
-        }
-        let daemon = daemons[index % 32]
-        switch try daemon.reply(to: request(invocation, name), patience: nil) {
-        case .error(.failed(let reason)) where invocation.names.count > 1 && reason.hasPrefix(wantedAndWaits):
-          again.append(name)
-          continue
-        case .error(let error): results.append(OrderResult(name: name, error: error))
-        case .done(let note): results.append(OrderResult(name: name, note: note))
-        case .services, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
-        }
-      } catch {
-        // What has been answered is true all the same.
-        return fail(error, json: invocation.json) { Self.write(results, into: &$0) }
-      }
-      if let last = results.last, !show(last, invocation) { return ExitCode.failed }
-    }
-    for name in again {
-      do throws(Daemon.Fault) {
-        let daemon = try Daemon.connect(to: invocation.target)
-        let request = ControlRequest.start(name: name, wait: true)
-        try daemon.send([ControlCall(request)])
-        switch try daemon.reply(to: request, patience: nil) {
-        case .error(let error): results.append(OrderResult(name: name, error: error))
-        // It was not when it was first asked for.
-        case .done: results.append(OrderResult(name: name))
-        case .services, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
-        }
-      } catch {
-        return fail(error, json: invocation.json) { Self.write(results, into: &$0) }
-      }
-      if let last = results.last, !show(last, invocation) { return ExitCode.failed }
-    }
-    if invocation.json {
-      let worst = results.filter { $0.error != nil }.max { ($0.error?.exitCode ?? 0) < ($1.error?.exitCode ?? 0) }
-      json { json in
-        Self.write(results, into: &json)
-        if let worst, let error = worst.error { encode(error, about: worst.name, into: &json) }
-      }
-    }
-    return results.reduce(0) { max($0, $1.error?.exitCode ?? 0) }
-  }
-
-  /// A person who waits wants to see each as it comes; JSON is one object at the end.
-  ///
-  /// - Returns: False if nobody can see it.
-  private mutating func show(_ result: OrderResult, _ invocation: Invocation) -> Bool {
-    if let error = result.error { complain("\(result.name): \(error.sentence)") }
-    if invocation.json { return true }
-    if result.error == nil {
-      output.bytes +=
-        "\(printable(result.name)): \(printable(result.note.isEmpty ? invocation.outcome : result.note))\n".utf8
-    }
-    if !output.flush() { return false }
-    output.bytes = []
-    return true
-  }
-
-  /// Puts the services of a group in its place.
-  ///
-  /// - Returns: The exit status where that fails.
-  private mutating func expandGroups(_ invocation: inout Invocation) -> Int32? {
-    let groups = invocation.names.filter(Invocation.isGroup)
-    if groups.isEmpty { return nil }
-    let list = ControlRequest.list(names: groups, brief: true)
-    var names = invocation.names.filter { !Invocation.isGroup($0) }
-    var missing: [String] = []
-    var refusal: ControlError?
-    do throws(Daemon.Fault) {
-      let daemon = try Daemon.connect(to: invocation.target)
-      try daemon.send([ControlCall(list, more: true)])
-      try daemon.replies(to: list, patience: patience) { body in
-        switch body {
-        case .services(let chunk, let unknown):
-          for service in chunk where !names.contains(service.name) { names.append(service.name) }
-          missing += unknown
-        case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
-        }
-      }
-    } catch {
-      return fail(error, json: invocation.json)
-    }
-    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
-    if let name = missing.first {
-      return fail(ExitCode.noSuchService, "no-such-service", "no such group: \(name)", json: invocation.json)
-    }
-    invocation.names = names
-    return nil
-  }
-
   /// The table of one service's plugins.
   private mutating func plugins(_ invocation: Invocation) -> Int32 {
-    let list = ControlRequest.list(names: invocation.names, brief: false)
-    var found: ServiceStatus?
-    var missing: String?
-    var refusal: ControlError?
+    var services: [ServiceStatus] = [], missing: [String] = []
     do throws(Daemon.Fault) {
       let daemon = try Daemon.connect(to: invocation.target)
-      try daemon.send([ControlCall(list, more: true)])
-      try daemon.replies(to: list, patience: patience) { body in
-        switch body {
-        case .services(let chunk, let unknown):
-          found = found ?? chunk.first
-          missing = missing ?? unknown.first
-        case .error(let error): refusal = error
-        case .done, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
+      switch try Self.choose(invocation, daemon, patience: patience) {
+      case .success(let chosen):
+        missing = chosen.unmatched
+        if !chosen.names.isEmpty {
+          switch try daemon.list(chosen.names, brief: false, patience: patience) {
+          case .success(let found):
+            services = found.services
+            missing += found.missing
+          case .failure(let error):
+            return fail(error, json: invocation.json)
+          }
         }
+      case .failure(let error): return fail(error, json: invocation.json)
       }
     } catch {
       return fail(error, json: invocation.json)
     }
-    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
-    guard let found else {
-      let name = missing ?? invocation.names.first ?? ""
-      return fail(ExitCode.noSuchService, "no-such-service", "no such service: \(name)", json: invocation.json)
+    if invocation.needsChoice {
+      for name in missing { complain(Self.noSuch(name)) }
+      if invocation.json {
+        json { json in
+          json.key("services")
+          json.beginArray()
+          for service in services {
+            json.beginObject()
+            json.key("name")
+            json.string(service.name)
+            json.key("plugins")
+            encode(service.plugins, into: &json)
+            json.endObject()
+          }
+          json.endArray()
+          encodeMissing(missing, into: &json)
+        }
+      } else {
+        for (index, service) in services.enumerated() {
+          if index > 0 { output.bytes.append(UInt8(ascii: "\n")) }
+          if !service.plugins.isEmpty { output.bytes += "\(printable(service.name)):\n".utf8 }
+          output.bytes += renderPlugins(service, now: Self.wallTime(), style: standardStyle())
+        }
+      }
+      return missing.isEmpty ? ExitCode.done : ExitCode.noSuchService
+    }
+    guard let found = services.first else {
+      let name = missing.first ?? invocation.names.first ?? ""
+      return fail(ExitCode.noSuchService, "no-such-service", Self.noSuch(name), json: invocation.json)
     }
     if invocation.json {
       json { json in
@@ -314,13 +243,7 @@ struct Program {
     return ExitCode.done
   }
 
-  private struct OrderResult {
-    var name: String
-    var note = ""
-    var error: ControlError?
-  }
-
-  private func request(_ invocation: Invocation, _ name: String) -> ControlRequest {
+  func request(_ invocation: Invocation, _ name: String) -> ControlRequest {
     let wait = invocation.wait
     if invocation.guardian { return .resetGuardian }
     switch invocation.verb {
@@ -333,38 +256,16 @@ struct Program {
     case .plugins: return .plugins(name: name, invocation.plugins ?? .search, wait: wait)
     case .safeMode: return .safeMode(name: name, on: invocation.safeMode, wait: wait)
     case .repair: return .repair(name: name, repair: invocation.repair, wait: wait)
-    case .start, .status, .plan, .drill, .crashes, .logs, .events, .check, .importing, .upgrade, .version, .help:
+    case .start, .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .upgrade, .version, .help:
       return .start(name: name, wait: wait)
     }
-  }
-
-  private static func write(_ results: [OrderResult], into json: inout JSONWriter) {
-    json.key("results")
-    json.beginArray()
-    for result in results {
-      json.beginObject()
-      json.key("name")
-      json.string(result.name)
-      json.key("done")
-      json.bool(result.error == nil)
-      if let error = result.error {
-        encode(error, into: &json)
-      } else {
-        json.key("note")
-        json.string(result.note)
-      }
-      json.endObject()
-    }
-    json.endArray()
   }
 
   private mutating func reload(_ invocation: Invocation) -> Int32 {
     let request = ControlRequest.reload(invocation.reload)
     let body: ReplyBody
     do throws(Daemon.Fault) {
-      let daemon = try Daemon.connect(to: invocation.target)
-      try daemon.send([ControlCall(request)])
-      body = try daemon.reply(to: request, patience: nil)
+      body = try ask(request, invocation, patience: nil)
     } catch {
       return fail(error, json: invocation.json)
     }
@@ -390,7 +291,7 @@ struct Program {
       complain(error.sentence + "; everything is as it was")
       if invocation.json { json { encode(error, into: &$0) } }
       return error.exitCode
-    case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+    case .error(let error): return fail(error, json: invocation.json)
     case .services, .done, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
@@ -407,11 +308,17 @@ struct Program {
     var failure: (error: ControlError, name: String)?
     var fromStart = invocation.fromStart
     var daemon: Daemon?
+    var status = ExitCode.failed
+    guard let chosen = choose(invocation, status: &status) else { return status }
+    for name in chosen.unmatched {
+      complain(Self.noSuch(name))
+      (worst, failure) = (ExitCode.noSuchService, (.noSuchService(name: name), name))
+    }
     // A configuration directory named on the line is not the daemon's.
     if invocation.config == nil {
       do throws(Daemon.Fault) {
         daemon = try Daemon.connect(to: invocation.target)
-        try daemon?.send(invocation.names.map { ControlCall(.plan(name: $0, fromStart: fromStart)) })
+        try daemon?.send(chosen.names.map { ControlCall(.plan(name: $0, fromStart: fromStart)) })
       } catch {
         // Someone who names a guardian means that one.
         if invocation.target != .automatic { return fail(error, json: invocation.json) }
@@ -420,7 +327,7 @@ struct Program {
       }
     }
     if let daemon {
-      for name in invocation.names {
+      for name in chosen.names {
         let body: ReplyBody
         do throws(Daemon.Fault) {
           body = try daemon.reply(to: .plan(name: name, fromStart: fromStart), patience: patience)
@@ -430,7 +337,7 @@ struct Program {
         switch body {
         case .plan(let plan): plans.append(plan)
         case .error(let error) where error.exitCode == ExitCode.notPermitted:
-          return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+          return fail(error, json: invocation.json)
         case .error(let error):
           complain("\(name): \(error.sentence)")
           if error.exitCode >= worst { failure = (error, name) }
@@ -444,7 +351,7 @@ struct Program {
         return fail(
           ExitCode.failed, "failed", "cannot find the guardian program, which makes the plan", json: invocation.json)
       }
-      for name in invocation.names {
+      for name in chosen.names {
         var arguments = ["--plan", name]
         if let config = invocation.config { arguments += ["--config", config] }
         guard let result = GuardianProgram.run(path, arguments) else {
@@ -524,7 +431,7 @@ struct Program {
     } catch {
       return fail(error, json: invocation.json)
     }
-    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
+    if let refusal { return fail(refusal, json: invocation.json) }
     if invocation.json {
       json { json in
         json.key("drill")
@@ -568,7 +475,9 @@ struct Program {
       } else {
         output.bytes += renderCrashes(list, now: Self.wallTime(), style: standardStyle())
       }
-    case (.crash(let document), .export): output.bytes += document + [UInt8(ascii: "\n")]
+    case (.crash(let document), .export):
+      output.bytes += document + [UInt8(ascii: "\n")]
+      output.isText = false
     case (.crash(let document), _) where invocation.json:
       json { json in
         json.key("crash")
@@ -579,7 +488,7 @@ struct Program {
         return fail(ExitCode.failed, "failed", "guardian's report cannot be understood", json: false)
       }
       output.bytes += text
-    case (.error(let error), _): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+    case (.error(let error), _): return fail(error, json: invocation.json)
     case (.services, _), (.done, _), (.reloaded, _), (.upgraded, _), (.plan, _), (.drill, _), (.summary, _),
       (.events, _), (.version, _):
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
@@ -588,7 +497,16 @@ struct Program {
   }
 
   private mutating func events(_ invocation: Invocation) -> Int32 {
-    var asked = EventsRequest(names: invocation.names, follow: invocation.follow)
+    var status = ExitCode.failed
+    guard let chosen = choose(invocation, status: &status) else { return status }
+    for name in chosen.unmatched { complain(Self.noSuch(name)) }
+    if chosen.names.isEmpty, !chosen.unmatched.isEmpty {
+      if invocation.json { json { encodeMissing(chosen.unmatched, into: &$0) } }
+      return ExitCode.noSuchService
+    }
+    // More than fit one request are picked here.
+    let picked = chosen.names.count > 500 ? Set(chosen.names) : nil
+    var asked = EventsRequest(names: picked == nil ? chosen.names : [], follow: invocation.follow)
     switch invocation.since {
     case nil: break
     case .ago(let milliseconds)?:
@@ -607,7 +525,8 @@ struct Program {
       try daemon.send([ControlCall(request, more: true)])
       try daemon.follow(request, patience: asked.follow ? nil : patience) { body in
         switch body {
-        case .events(let events, let missed):
+        case .events(let all, let missed):
+          let events = picked.map { picked in all.filter { picked.contains($0.service) } } ?? all
           if invocation.json, !asked.follow {
             found += events
             return true
@@ -630,19 +549,20 @@ struct Program {
     } catch {
       return fail(error, json: invocation.json)
     }
-    if let refusal { return fail(refusal.exitCode, refusal.word, refusal.sentence, json: invocation.json) }
+    if let refusal { return fail(refusal, json: invocation.json) }
     if invocation.json, !asked.follow {
       json { json in
         json.key("events")
         json.beginArray()
         for event in found { encode(event, into: &json) }
         json.endArray()
+        encodeMissing(chosen.unmatched, into: &json)
       }
     }
-    return isHeard ? ExitCode.done : ExitCode.failed
+    return !isHeard ? ExitCode.failed : chosen.unmatched.isEmpty ? ExitCode.done : ExitCode.noSuchService
   }
 
-  private static func wallTime() -> WallTime {
+  static func wallTime() -> WallTime {
     var now = timespec()
     clock_gettime(CLOCK_REALTIME, &now)
     return WallTime(nanoseconds: Int64(now.tv_sec) * 1_000_000_000 + Int64(now.tv_nsec))
@@ -662,10 +582,8 @@ struct Program {
   private mutating func upgrade(_ invocation: Invocation) -> Int32 {
     let body: ReplyBody
     do throws(Daemon.Fault) {
-      let daemon = try Daemon.connect(to: invocation.target)
-      try daemon.send([ControlCall(.upgrade)])
       // The new program is tried first, and then reads the whole configuration.
-      body = try daemon.reply(to: .upgrade, patience: 120)
+      body = try ask(.upgrade, invocation, patience: 120)
     } catch {
       return fail(error, json: invocation.json)
     }
@@ -677,7 +595,7 @@ struct Program {
         output.bytes += upgradedText(upgraded).utf8
       }
       return ExitCode.done
-    case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+    case .error(let error): return fail(error, json: invocation.json)
     case .services, .done, .reloaded, .plan, .drill, .summary, .crashes, .crash, .events, .version:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
@@ -712,7 +630,7 @@ struct Program {
         output.bytes += renderGuarantees(version, style: standardStyle())
       }
       return ExitCode.done
-    case .error(let error): return fail(error.exitCode, error.word, error.sentence, json: invocation.json)
+    case .error(let error): return fail(error, json: invocation.json)
     case .services, .done, .reloaded, .upgraded, .plan, .drill, .crashes, .crash, .events, .summary:
       return fail(ExitCode.failed, "failed", "guardian gave another answer than asked for", json: invocation.json)
     }
@@ -730,6 +648,7 @@ struct Program {
     json.endObject()
     json.bytes.append(UInt8(ascii: "\n"))
     output.bytes = json.bytes
+    output.isText = false
   }
 
   mutating func fail(
@@ -750,6 +669,13 @@ struct Program {
       }
     }
     return status
+  }
+
+  mutating func fail(_ error: ControlError, json wanted: Bool) -> Int32 {
+    // Nobody else has said which.
+    var sentence = error.sentence
+    if case .noSuchService(let name) = error, !name.isEmpty { sentence = Self.noSuch(name) }
+    return fail(error.exitCode, error.word, sentence, json: wanted)
   }
 
   mutating func fail(

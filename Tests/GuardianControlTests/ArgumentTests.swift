@@ -37,6 +37,14 @@ import Testing
     #expect(run("reload")?.reload == .apply)
     #expect(run("reload --dry-run --json")?.reload == .dryRun)
     #expect(run("--restart reload")?.reload == .restart)
+    #expect(run("wait web")?.goal == .settled && run("wait web")?.timeoutMilliseconds == nil)
+    #expect(run("wait --for=stopped w* --timeout 2min --any")?.goal == .stopped)
+    #expect(run("wait w* --timeout 2min")?.timeoutMilliseconds == 120_000)
+    #expect(run("stop --all")?.all == true && run("stop --group shop web")?.names == ["web", "@shop"])
+    #expect(run("safe-mode --all on")?.names == [] && run("safe-mode --all on")?.safeMode == true)
+    #expect(run("safe-mode w* off")?.names == ["w*"] && run("safe-mode w* off")?.safeMode == false)
+    #expect(run("plugins --group shop disable maps")?.names == ["@shop"])
+    #expect(run("repair @shop fix")?.repair == "fix" && run("repair --group shop")?.repair == nil)
   }
 
   struct Fault: CustomTestStringConvertible {
@@ -68,6 +76,26 @@ import Testing
     Fault(line: "reload --dry-run --restart", text: "--dry-run and --restart exclude each other"),
     Fault(line: "reload web --restart", text: "--restart is about the configuration, but got the name 'web' too"),
     Fault(line: "restart web --dry-run", text: "--dry-run does not go with 'restart'; it belongs to 'reload'"),
+    Fault(line: "stop --all web", text: "--all means all services, but got the name 'web' too"),
+    Fault(
+      line: "wait web --for asleep",
+      text: "--for 'asleep' is nothing to wait for; there is ready, settled, stopped, finished, quarantined"),
+    Fault(
+      line: "wait web --timeout soon",
+      text: "--timeout 'soon' is no time; write it like 500ms, 10s, 5min, 2h, 1d, 1min30s"),
+    Fault(line: "wait", text: "'wait' needs the name of a service"),
+    Fault(line: "start web --any", text: "--any does not go with 'start'; it belongs to 'wait'"),
+    Fault(line: "logs w*", text: "'logs' shows one service at a time"),
+    Fault(
+      line: "drill --group shop",
+      text:
+        "--group does not go with 'drill'; it belongs to 'status', 'start', 'stop', 'restart', 'reload', 'release', 'reset', 'hold', 'plugins', 'safe-mode', 'repair', 'wait', 'plan', 'events'"
+    ),
+    Fault(line: "drill @shop", text: "'drill' walks the ladder of one service at a time"),
+    Fault(
+      line: "plan w* --config x",
+      text: "--config is without a guardian that could be asked which services are meant; name them"),
+    Fault(line: "reload --all --dry-run", text: "--dry-run is about the configuration, but got --all too"),
     Fault(line: "--json=yes", text: "--json takes no value"),
     Fault(line: "--runtime=", text: "--runtime needs a directory"),
   ])

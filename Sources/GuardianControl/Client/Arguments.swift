@@ -3,7 +3,7 @@ package import GuardianModel
 /// What the command line asks for.
 package struct Invocation: Hashable, Sendable {
   /// A name that means all services of a group.
-  package static func isGroup(_ name: String) -> Bool { name.hasPrefix("@") }
+  package static func isGroup(_ name: String) -> Bool { Selection.isGroup(name) }
   package enum Target: Hashable, Sendable {
     /// The user's, then the system's.
     case automatic
@@ -11,7 +11,10 @@ package struct Invocation: Hashable, Sendable {
     case directory(String)
   }
   package var verb = Verb.status
+  /// Names, groups and patterns.
   package var names: [String] = []
+  /// All services.
+  package var all = false
   package var target = Target.automatic
   package var config: String?
   package var json = false
@@ -23,6 +26,12 @@ package struct Invocation: Hashable, Sendable {
   package var fromStart = false
   package var drill = DrillRequest()
   package var reload = ReloadMode.apply
+  /// `wait`: what for; one of them is enough; how long.
+  package var goal = WaitGoal.settled
+  package var any = false
+  package var timeoutMilliseconds: Int64?
+  /// `status`: go on with what changes.
+  package var watch = false
   /// Nil: they are to be shown.
   package var plugins: PluginOrder?
   package var safeMode = true
@@ -56,6 +65,29 @@ package struct Invocation: Hashable, Sendable {
 }
 
 extension Invocation {
+  /// Services are meant, and not the whole.
+  package var isSelecting: Bool { all || !names.isEmpty }
+
+  /// Somebody has to be asked which services that are.
+  package var needsChoice: Bool { all || names.contains { Selection.isGroup($0) || Selection.isPattern($0) } }
+
+  /// What is going on while it is waited for.
+  package var doing: String {
+    switch verb {
+    case .start: "starting"
+    case .stop: "stopping"
+    case .restart: "restarting"
+    case .reload: names.isEmpty && reload == .restart ? "reloading and restarting" : "reloading"
+    case .release: "releasing"
+    case .repair: "repairing"
+    case .upgrade: "upgrading"
+    case .wait: "waiting for \(goal.rawValue)"
+    case .safeMode, .plugins, .reset, .hold, .status, .plan, .drill, .crashes, .logs, .events, .top, .check, .version,
+      .help:
+      verb.rawValue
+    }
+  }
+
   /// What an order came to, where guardian has nothing to add.
   package var outcome: String {
     if !wait { return "accepted" }
@@ -71,7 +103,7 @@ extension Invocation {
     case .plugins: return "done"
     case .safeMode: return safeMode ? "all plugins off" : "plugins on"
     case .repair: return "repaired"
-    case .status, .plan, .drill, .crashes, .logs, .events, .check, .importing, .upgrade, .version, .help: return "done"
+    case .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .upgrade, .version, .help: return "done"
     }
   }
 }
@@ -203,12 +235,13 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
   }
   if invocation.verb == .help { return .help(json: json) }
   if invocation.verb == .crashes { invocation.crashes = try crashes(invocation.names) }
-  let named = Array(words.dropFirst())
+  invocation.all = seen.contains { $0.option == .all }
+  var named = Array(words.dropFirst())
+  // The first word is a name, and what follows is not, unless an option says which services are meant.
+  let groups = seen.filter { $0.option == .group }.map { "@" + $0.value }
+  if invocation.all || !groups.isEmpty { named.insert("", at: 0) }
   if [.plugins, .safeMode, .repair].contains(invocation.verb), let name = named.first {
-    if Invocation.isGroup(name) {
-      throw UsageFault(text: "'\(invocation.verb.rawValue)' is about one service at a time")
-    }
-    invocation.names = [name]
+    invocation.names = name.isEmpty ? groups : [name]
     switch invocation.verb {
     case .plugins: invocation.plugins = try plugins(named)
     case .safeMode: invocation.safeMode = try safeMode(named)
@@ -231,8 +264,12 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     if invocation.verb == .importing, invocation.names.isEmpty {
       throw UsageFault(text: "'import' needs a UNIT.service, a supervisord.conf, or a service directory of runit")
     }
-    if invocation.names.isEmpty, !itself { throw UsageFault(text: "'\(verb)' needs the name of a service") }
+    if !invocation.isSelecting, !itself { throw UsageFault(text: "'\(verb)' needs the name of a service") }
   case .any: break
+  }
+
+  if invocation.all, let name = invocation.names.first {
+    throw UsageFault(text: "--all means all services, but got the name '\(printable(name))' too")
   }
 
   for (option, value) in seen {
@@ -255,6 +292,22 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     case .guardian:
       invocation.guardian = true
       invocation.names = ["guardian"]
+    case .holdFor where invocation.verb == .wait:
+      guard let goal = WaitGoal(rawValue: value) else {
+        let goals = WaitGoal.allCases.map(\.rawValue)
+        throw UsageFault(
+          text: "--for '\(printable(value))' is nothing to wait for; there is \(goals.joined(separator: ", "))")
+      }
+      invocation.goal = goal
+    case .timeout:
+      guard let milliseconds = parseMilliseconds(value), milliseconds <= maximumHold else {
+        throw UsageFault(
+          text: "--timeout '\(printable(value))' is no time; write it like 500ms, 10s, 5min, 2h, 1d, 1min30s")
+      }
+      invocation.timeoutMilliseconds = milliseconds
+    case .any: invocation.any = true
+    case .watch: invocation.watch = true
+    case .all: break  // known already
     case .holdFor:
       guard let milliseconds = parseMilliseconds(value) else {
         throw UsageFault(
@@ -307,22 +360,29 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     case .help, .version: break
     }
   }
-  if invocation.reload != .apply, let name = invocation.names.first {
+  if invocation.reload != .apply, invocation.isSelecting {
     let option = (invocation.reload == .dryRun ? Option.dryRun : .restart).rawValue
-    throw UsageFault(text: "\(option) is about the configuration, but got the name '\(printable(name))' too")
+    let what = invocation.names.first.map { "the name '\(printable($0))'" } ?? "--all"
+    throw UsageFault(text: "\(option) is about the configuration, but got \(what) too")
   }
-  if invocation.verb == .reload, invocation.names.isEmpty, !invocation.wait {
+  if invocation.verb == .reload, !invocation.isSelecting, !invocation.wait {
     throw UsageFault(text: "--no-wait goes with 'reload' only where services are named")
   }
+  if invocation.verb == .plan, invocation.config != nil, invocation.needsChoice {
+    throw UsageFault(text: "--config is without a guardian that could be asked which services are meant; name them")
+  }
+  if invocation.verb == .top, invocation.json {
+    throw UsageFault(text: "'top' is for a terminal; 'status --watch --json' prints what changes")
+  }
   if invocation.verb == .logs {
-    guard invocation.names.count == 1, let name = invocation.names.first, !Invocation.isGroup(name) else {
+    guard invocation.names.count == 1, !invocation.needsChoice else {
       throw UsageFault(text: "'logs' shows one service at a time")
     }
     if invocation.follow, invocation.json {
       throw UsageFault(text: "--follow and --json exclude each other: JSON is one object")
     }
   }
-  if invocation.verb == .drill, invocation.names.count != 1 || Invocation.isGroup(invocation.names[0]) {
+  if invocation.verb == .drill, invocation.names.count != 1 || invocation.needsChoice {
     throw UsageFault(text: "'drill' walks the ladder of one service at a time")
   }
   if invocation.force, invocation.output == nil {

@@ -14,15 +14,19 @@ package func renderCrashes(_ crashes: [CrashSummary], now: WallTime, style: Styl
   }
   var widths = titles.map(\.width)
   for row in rows { for index in row.indices { widths[index] = max(widths[index], row[index].width) } }
-  let fixed = widths.dropLast().reduce(0) { $0 + $1 + 2 }
+  var shown = Array(widths.indices)
+  if let width = style.width {
+    func left() -> Int { width - shown.dropLast().reduce(0) { $0 + widths[$1] + 2 } }
+    // A long name is cut first; on a narrow terminal how often, then how long ago, is not said.
+    if left() < 16 { widths[1] = max(min(8, widths[1]), widths[1] - (16 - left())) }
+    for drop in [3, 2] where left() < 12 { shown.removeAll { $0 == drop } }
+    widths[4] = max(1, left())
+  }
   var out: [UInt8] = []
   for (index, row) in ([titles] + rows).enumerated() {
     var line = ""
-    for (column, cell) in row.enumerated() {
-      var cell = cell
-      if column == row.count - 1, let width = style.width {
-        cell = cell.cut(to: max(8, width - fixed), mark: style.mark)
-      }
+    for column in shown {
+      let cell = style.width == nil ? row[column] : row[column].cut(to: widths[column], mark: style.mark)
       line += cell.text
       if column < row.count - 1 { line += String(repeating: " ", count: widths[column] - cell.width + 2) }
     }
@@ -58,7 +62,13 @@ private func render(_ root: JSONValue, _ service: String, _ style: Style) -> [UI
   }
   func list(_ value: JSONValue?) -> [String] { value?.strings ?? [] }
 
-  out += (style.paint(printable("\(service): \(text("text"))"), .strong) + "\n").utf8
+  for part in wrap(printable("\(service): \(text("text"))"), width: style.width) {
+    out += (style.paint(part, .strong) + "\n").utf8
+  }
+  /// Lines that are shown as they are, and go on below themselves where they are too long.
+  func quote(_ line: String) {
+    for part in wrap(printable(line), width: style.width.map { max(20, $0 - 2) }) { out += "  \(part)\n".utf8 }
+  }
   add("Id", text("id"))
   add("When", text("at"))
   let uptime = root["uptime_ms"]?.integer ?? 0
@@ -111,13 +121,13 @@ private func render(_ root: JSONValue, _ service: String, _ style: Style) -> [UI
     let name = frame["function"]?.string ?? ""
     let place = frame["place"]?.string.map { " at \($0)" } ?? ""
     let what = name.isEmpty ? frame["offset"]?.string ?? "?" : name
-    out += (printable("  \(index)  \(what) in \(frame["module"]?.string ?? "?")\(place)") + "\n").utf8
+    quote("\(index)  \(what) in \(frame["module"]?.string ?? "?")\(place)")
   }
   let output = root["output"]
   let lines = list(output?["lines"])
   let cut = output?["truncated"]?.bool ?? false ? ", and more before" : ""
   add(
     "Output", lines.isEmpty ? output?["missing"]?.string ?? "none" : "the last \(lines.count) lines\(cut)")
-  for line in lines { out += ("  " + printable(line) + "\n").utf8 }
+  for line in lines { quote(line) }
   return out
 }

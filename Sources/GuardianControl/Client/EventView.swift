@@ -10,7 +10,9 @@ package struct EventView {
   package init(style: Style) { self.style = style }
 
   package mutating func render(_ events: [EventRecord]) -> [UInt8] {
-    for event in events { nameWidth = max(nameWidth, min(32, columns(printable(event.service)))) }
+    // Time, gaps, and some words of what happened.
+    let most = style.width.map { min(32, max(8, $0 - 12 - 2 - 2 - 24)) } ?? 32
+    for event in events { nameWidth = max(nameWidth, min(most, columns(printable(event.service)))) }
     var out: [UInt8] = []
     for event in events {
       let at = event.at.rfc3339
@@ -19,18 +21,20 @@ package struct EventView {
         day = date
         out += (style.paint(date + " UTC", .strong) + "\n").utf8
       }
-      let name = Cell(printable(event.service))
+      var name = Cell(event.service)
+      if style.width != nil { name = name.cut(to: nameWidth, mark: style.mark) }
       let pad = String(repeating: " ", count: max(0, nameWidth - name.width))
       let time = String(at.dropFirst(11).prefix(12))
-      var text = Cell(printable(event.text))
-      if let width = style.width { text = text.cut(to: max(20, width - 12 - 2 - nameWidth - 2), mark: style.mark) }
+      var text = Cell(event.text)
+      if let width = style.width { text = text.cut(to: max(8, width - 12 - 2 - nameWidth - 2), mark: style.mark) }
       out += "\(style.paint(time, .faint))  \(name.text)\(pad)  \(style.paint(text.text, ink(event.name)))\n".utf8
     }
     return out
   }
 
   package func renderMissed(_ count: Int) -> [UInt8] {
-    Array((style.paint("\(count) events were missed: they came faster than they were read", .bad) + "\n").utf8)
+    let text = "\(count) events were missed: they came faster than they were read"
+    return Array(wrap(text, width: style.width).map { style.paint($0, .bad) + "\n" }.joined().utf8)
   }
 
   private func ink(_ name: String) -> Style.Ink {

@@ -2,7 +2,10 @@ package import GuardianModel
 
 /// `plugins NAME` for people.
 package func renderPlugins(_ service: ServiceStatus, now: WallTime, style: Style) -> [UInt8] {
-  if service.plugins.isEmpty { return Array("\(printable(service.name)) has no plugins\n".utf8) }
+  if service.plugins.isEmpty {
+    let text = "\(printable(service.name)) has no plugins"
+    return Array(wrap(text, width: style.width).map { $0 + "\n" }.joined().utf8)
+  }
   func until(_ plugin: PluginStatus) -> String {
     guard let until = plugin.until else { return "" }
     let left = until.nanoseconds.subtractingSaturating(now.nanoseconds) / 1_000_000
@@ -41,6 +44,8 @@ package func renderPlugins(_ service: ServiceStatus, now: WallTime, style: Style
       if column != shown.last { line += String(repeating: " ", count: widths[column] - cell.width + 2) }
     }
     while line.hasSuffix(" ") { line.removeLast() }
+    // Where nothing can be narrowed any more.
+    if let width = style.width { line = Cell(line).cut(to: width, mark: style.mark).text }
     let plugin = index == 0 ? nil : service.plugins[index - 1]
     let ink: Style.Ink = index == 0 ? .strong : plugin?.state == .on ? .plain : .doubtful
     out += (style.paint(line, ink) + "\n").utf8

@@ -21,7 +21,7 @@ package func renderHead(_ summary: DaemonSummary, style: Style) -> [UInt8] {
 
 extension ServiceStatus {
   /// The one word, and how it is painted.
-  fileprivate var state: (word: String, ink: Style.Ink) {
+  var state: (word: String, ink: Style.Ink) {
     switch phase {
     // In mode observe the step is only logged.
     case .running where !settled: (step == .quarantine && !observe ? "trial" : "running", .doubtful)
@@ -33,7 +33,7 @@ extension ServiceStatus {
     }
   }
 
-  fileprivate var why: String {
+  var why: String {
     if !reason.isEmpty { return reason }
     if phase == .stopped || (settled && !degraded) || (phase == .finished && !crashedAndFinished) { return "" }
     return lastEnd?.text ?? ""
@@ -145,14 +145,15 @@ private func fit(_ shown: inout [Column], _ widths: inout [Int], _ limit: Int) {
   shrink(.name, to: 8)
 }
 
-/// One service in full. `now` is only for saying how long ago something was.
-package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [UInt8] {
+/// One service in full. `now` is only for saying how long ago something was; nil: that is not said.
+package func renderDetail(_ s: ServiceStatus, now: WallTime?, style: Style) -> [UInt8] {
   let state = s.state
   var lines: [(label: String, value: String, ink: Style.Ink)] = []
   func add(_ label: String, _ value: String, _ ink: Style.Ink = .plain) {
     if !value.isEmpty { lines.append((label, printable(value), ink)) }
   }
   func ago(_ time: WallTime) -> String {
+    guard let now else { return "" }
     let passed = (now.nanoseconds.subtractingSaturating(time.nanoseconds)) / 1_000_000
     return passed < 0 ? "" : ", \(shortTime(milliseconds: passed)) ago"
   }
@@ -223,10 +224,16 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime, style: Style) -> [U
   for note in s.notes { add("Note", note, .doubtful) }
 
   var out: [UInt8] = []
-  let title = printable(s.name)
-  out += style.paint(title, .strong).utf8
-  if !s.description.isEmpty { out += " \(style.dash) \(printable(s.description))".utf8 }
-  out.append(UInt8(ascii: "\n"))
+  let name = printable(s.name)
+  let title = name + (s.description.isEmpty ? "" : " \(style.dash) \(printable(s.description))")
+  for (index, part) in wrap(title, width: style.width).enumerated() {
+    // The name is strong, as far as it is in the first line.
+    if index == 0, part.hasPrefix(name) {
+      out += (style.paint(name, .strong) + part.dropFirst(name.count) + "\n").utf8
+    } else {
+      out += "\(part)\n".utf8
+    }
+  }
   let margin = 12
   for (label, value, ink) in lines {
     out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: margin - label.utf8.count))
@@ -304,12 +311,14 @@ package func renderDrill(_ entries: [PlanEntry], style: Style) -> [UInt8] {
     func pad(_ text: String, _ width: Int) -> String {
       text + String(repeating: " ", count: max(2, width - text.utf8.count))
     }
-    let lead = pad(time, 12) + pad(entry.step.rawValue, 12) + pad(strikes, 8)
+    // A narrow terminal has the time and the words.
+    let isNarrow = (style.width ?? 80) < 60
+    let lead = pad(time, 12) + (isNarrow ? "" : pad(entry.step.rawValue, 12) + pad(strikes, 8))
     let failed = entry.action == "repair-ended" && !entry.text.hasSuffix(" done")
     for (number, part) in wrap(
       printable(entry.text.isEmpty ? entry.action : entry.text),
       width: style.width.map {
-        max(20, $0 - lead.utf8.count)
+        max(min(20, $0), $0 - lead.utf8.count)
       }
     ).enumerated() {
       out += (number == 0 ? lead : String(repeating: " ", count: lead.utf8.count)).utf8
@@ -326,6 +335,10 @@ package func renderGuarantees(_ version: DaemonVersion, style: Style) -> [UInt8]
   for guarantee in version.guarantees {
     let name = printable(guarantee.name)
     let margin = width + 4
+    if let all = style.width, margin + 20 > all {
+      for part in wrap("\(name): \(printable(guarantee.value))", width: all) { out += (part + "\n").utf8 }
+      continue
+    }
     out += "  \(name)".utf8
     out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: width - columns(name) + 2))
     let parts = wrap(printable(guarantee.value), width: style.width.map { max(20, $0 - margin) })

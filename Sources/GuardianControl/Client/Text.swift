@@ -105,7 +105,7 @@ package struct Style: Hashable, Sendable {
 }
 
 /// Two units at most: `320ms 3.2s 42s 4min10s 2h13min 3d4h`.
-func shortTime(milliseconds: Int64) -> String {
+package func shortTime(milliseconds: Int64) -> String {
   let ms = milliseconds.magnitude, sign = milliseconds < 0 ? "-" : ""
   func two(_ large: UInt64, _ unit: String, _ small: UInt64, _ part: String) -> String {
     sign + (small == 0 ? "\(large)\(unit)" : "\(large)\(unit)\(small)\(part)")
@@ -129,7 +129,7 @@ func exactTime(milliseconds: Int64) -> String {
   return "\(milliseconds / 1000)" + (digits.isEmpty ? "s" : ".\(digits)s")
 }
 
-/// Breaks at spaces into lines of at most `width` columns; a word that is longer gets a line of its own.
+/// Breaks at spaces into lines of at most `width` columns; a word that is longer is broken where a line is full.
 func wrap(_ text: String, width: Int?) -> [String] {
   guard let width, columns(text) > width else { return [text] }
   var lines: [String] = [], line = "", used = 0
@@ -144,9 +144,42 @@ func wrap(_ text: String, width: Int?) -> [String] {
       line += " "
       used += 1
     }
-    line += word
-    used += size
+    if size <= width {
+      line += word
+      used += size
+      continue
+    }
+    for character in word {
+      let more = columns(String(character))
+      if used > 0, used + more > width {
+        lines.append(line)
+        line = ""
+        used = 0
+      }
+      line.append(character)
+      used += more
+    }
   }
   lines.append(line)
   return lines
+}
+
+/// The same for a terminal that does not take UTF-8: what is beyond ASCII becomes signs of the same width, or what it is
+/// usually written as.
+package func plainASCII(_ bytes: [UInt8]) -> [UInt8] {
+  if bytes.allSatisfy({ $0 < 0x80 }) { return bytes }
+  var out: [UInt8] = []
+  out.reserveCapacity(bytes.count)
+  for scalar in String(decoding: bytes, as: UTF8.self).unicodeScalars {
+    switch scalar.value {
+    case ..<0x80: out.append(UInt8(scalar.value))
+    case 0x2026: out += "...".utf8
+    case 0x2192: out += "->".utf8
+    case 0x2013, 0x2014: out.append(UInt8(ascii: "-"))
+    case 0x2018, 0x2019: out.append(UInt8(ascii: "'"))
+    default:
+      out.append(contentsOf: repeatElement(UInt8(ascii: "?"), count: columns(String(Character(scalar)))))
+    }
+  }
+  return out
 }

@@ -2,7 +2,7 @@
 package enum Verb: String, CaseIterable, Hashable, Sendable {
   case status, start, stop, restart, reload, release, reset, hold, plugins
   case safeMode = "safe-mode"
-  case repair, plan, drill, crashes, logs, events, check
+  case repair, wait, plan, drill, crashes, logs, events, top, check
   case importing = "import"
   case upgrade, version
   case help
@@ -11,8 +11,8 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
 
   package var names: Names {
     switch self {
-    case .status, .reload, .crashes, .events, .help: .any
-    case .start, .stop, .restart, .release, .reset, .hold, .plugins, .safeMode, .repair, .plan, .drill, .logs,
+    case .status, .reload, .crashes, .events, .top, .help: .any
+    case .start, .stop, .restart, .release, .reset, .hold, .plugins, .safeMode, .repair, .wait, .plan, .drill, .logs,
       .importing:
       .some
     case .check, .upgrade, .version: .none
@@ -32,11 +32,13 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .plugins: "show its plugins; enable, disable, pin or unpin one; search"
     case .safeMode: "'on': start without plugins; 'off': with them"
     case .repair: "run its repairs, or one of them, now"
+    case .wait: "wait until it is settled, or what --for says"
     case .plan: "show what would happen, and when, if it kept dying"
     case .drill: "walk a copy of the ladder; with --with-repairs run its repairs"
     case .crashes: "list the crashes; 'show ID' or 'export ID': one report"
     case .logs: "show what one service has written, from its files or the journal"
     case .events: "list what has happened, or follow it"
+    case .top: "show all services as they change, with keys to act"
     case .check: "check the configuration files, without a daemon"
     case .importing: "make services of units of systemd, supervisord.conf, runit"
     case .upgrade: "let a new program file of guardian take over; no service is touched"
@@ -56,7 +58,9 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   case noWait = "--no-wait", untilBoot = "--until-boot", guardian = "--guardian", holdFor = "--for", fromStart =
     "--from-start"
   case crashes = "--crashes", cause = "--cause", withRepairs = "--with-repairs"
-  case group = "--group"
+  case group = "--group", all = "--all"
+  case timeout = "--timeout", any = "--any"
+  case watch = "--watch"
   case since = "--since", service = "--service"
   case dryRun = "--dry-run", restart = "--restart"
   case output = "--output", force = "--force"
@@ -68,13 +72,13 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     switch self {
     case .runtime, .config, .output: "DIR"
     case .group, .service: "NAME"
-    case .holdFor, .since: "TIME"
+    case .holdFor: "TIME|STATE"
+    case .since, .timeout: "TIME"
     case .lines, .crashes: "N"
     case .cause: "CAUSE"
     case .run: "ID"
     case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .withRepairs, .dryRun, .restart, .follow,
-      .force, .help,
-      .version:
+      .all, .any, .watch, .force, .help, .version:
       nil
     }
   }
@@ -87,10 +91,20 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .noWait: [.start, .stop, .restart, .reload, .release, .reset, .hold, .plugins, .safeMode, .repair]
     case .untilBoot: [.stop]
     case .guardian: [.reset]
-    case .holdFor: [.hold]
+    case .holdFor: [.hold, .wait]
+    case .timeout, .any: [.wait]
+    case .watch: [.status]
     case .fromStart: [.plan]
     case .crashes, .cause, .withRepairs: [.drill]
-    case .group: [.status, .start, .stop, .restart, .release, .reset, .hold, .events]
+    case .group:
+      [
+        .status, .start, .stop, .restart, .reload, .release, .reset, .hold, .plugins, .safeMode, .repair, .wait, .plan,
+        .events, .top,
+      ]
+    case .all:
+      [
+        .status, .start, .stop, .restart, .reload, .release, .reset, .hold, .plugins, .safeMode, .repair, .wait, .plan,
+      ]
     case .since, .service: [.events]
     case .dryRun, .restart: [.reload]
     case .output, .force: [.importing]
@@ -109,8 +123,12 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .noWait: "return when the order has been accepted"
     case .guardian: "guardian itself: end its observe mode after faults of its own"
     case .untilBoot: "stop until the next boot only"
-    case .holdFor: "how long to hold, as in 30min; 0s ends a hold"
+    case .holdFor: "how long to hold, as in 30min; 0s ends a hold; or what to wait for"
     case .group: "all services of a group; the same as the name @NAME"
+    case .all: "all services"
+    case .timeout: "how long to wait"
+    case .any: "one of them is enough"
+    case .watch: "go on, and show what changes"
     case .crashes: "end the drill after so many crashes; 100, or quarantine"
     case .cause: "how it dies: exit:N, signal:NAME or oom; exit:1"
     case .withRepairs: "really run the repairs, with GUARDIAN_DRILL=1"
