@@ -62,7 +62,7 @@ import Testing
     Fault(line: "check web", text: "'check' takes no name, but got 'web'"),
     Fault(line: "upgrade web", text: "'upgrade' takes no name, but got 'web'"),
     Fault(line: "hold web", text: "'hold' needs a time: --for 30min"),
-    Fault(line: "hold web --for", text: "--for needs a value: --for TIME"),
+    Fault(line: "hold web --for", text: "--for needs a value: --for TIME|STATE"),
     Fault(line: "hold web --for 10", text: "--for '10' is no time; write it like 500ms, 10s, 5min, 2h, 1d, 1min30s"),
     Fault(
       line: "hold web --for 99999999999999999999d",
@@ -89,7 +89,7 @@ import Testing
     Fault(
       line: "drill --group shop",
       text:
-        "--group does not go with 'drill'; it belongs to 'status', 'start', 'stop', 'restart', 'reload', 'release', 'reset', 'hold', 'plugins', 'safe-mode', 'repair', 'wait', 'plan', 'events'"
+        "--group does not go with 'drill'; it belongs to 'status', 'start', 'stop', 'restart', 'reload', 'release', 'reset', 'hold', 'plugins', 'safe-mode', 'repair', 'wait', 'plan', 'events', 'top'"
     ),
     Fault(line: "drill @shop", text: "'drill' walks the ladder of one service at a time"),
     Fault(

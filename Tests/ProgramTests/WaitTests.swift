@@ -81,7 +81,7 @@ extension PatientPrograms {
       let guardian = try await Guardian(
         try Scratch(),
         services: [
-          "flip": "command: [/bin/sleep, \"1000\"]\nstart: manual\nstartup-window: 0s\nlog: none\n"
+          "flip": "command: [/bin/sleep, \"1000\"]\nstart: manual\nstartup-window: 100ms\nlog: none\n"
         ])
       let control = [Place.products + "/guardianctl", "--runtime", guardian.runtime]
       // Orders and waiters race; each waiter ends by what the order before it has begun.
