@@ -256,7 +256,8 @@ struct Program {
     case .plugins: return .plugins(name: name, invocation.plugins ?? .search, wait: wait)
     case .safeMode: return .safeMode(name: name, on: invocation.safeMode, wait: wait)
     case .repair: return .repair(name: name, repair: invocation.repair, wait: wait)
-    case .start, .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .upgrade, .version, .help:
+    case .start, .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .upgrade, .version,
+      .help:
       return .start(name: name, wait: wait)
     }
   }

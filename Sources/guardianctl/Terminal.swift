@@ -24,7 +24,14 @@ final class Terminal {
     signals = ends[0]
     signalPipe = ends[1]
     savedTerminal = saved
-    for signal in [SIGWINCH, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCONT] { handle(signal) { tell($0) } }
+    // Whoever has started this may have blocked them.
+    var wanted = sigset_t()
+    sigemptyset(&wanted)
+    for signal in [SIGWINCH, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCONT] {
+      handle(signal) { tell($0) }
+      sigaddset(&wanted, signal)
+    }
+    sigprocmask(SIG_UNBLOCK, &wanted, nil)
     // A reader that is gone is told by the write.
     Glibc.signal(SIGPIPE, SIG_IGN)
     // Our own faults leave no terminal that cannot be used.

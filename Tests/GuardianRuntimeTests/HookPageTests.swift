@@ -16,12 +16,14 @@ import Testing
   /// One of each kind, after each kind of end.
   private func requests() throws -> [HookRequest] {
     let service = try #require(ServiceName("web")), id = RunID(high: 1, low: 2)
-    let purposes: [HookPurpose] = [.repair(name: "mend"), .beforeStart, .reload] + NoticeKind.allCases.map { .notice($0) }
+    let purposes: [HookPurpose] =
+      [.repair(name: "mend"), .beforeStart, .reload] + NoticeKind.allCases.map { .notice($0) }
     let statuses: [GuardianModel.ExitStatus] = [.code(3), .signal(.kill, core: false)]
     return purposes.flatMap { purpose in
       statuses.map { status in
         let end = End(
-          run: id, status: status, cause: .exit, crashClass: .errorExit, at: WallTime(nanoseconds: 1), uptime: .seconds(1))
+          run: id, status: status, cause: .exit, crashClass: .errorExit, at: WallTime(nanoseconds: 1),
+          uptime: .seconds(1))
         var context = HookContext(
           service: service, step: .repair, attempt: 1, strikes: 1, strikesAllowed: 2, disabledPlugins: ["a"], end: end,
           reason: "exit 3")

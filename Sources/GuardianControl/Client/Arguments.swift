@@ -82,8 +82,8 @@ extension Invocation {
     case .repair: "repairing"
     case .upgrade: "upgrading"
     case .wait: "waiting for \(goal.rawValue)"
-    case .safeMode, .plugins, .reset, .hold, .status, .plan, .drill, .crashes, .logs, .events, .top, .check, .version,
-      .help:
+    case .safeMode, .plugins, .reset, .hold, .status, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing,
+      .version, .help:
       verb.rawValue
     }
   }
@@ -103,7 +103,8 @@ extension Invocation {
     case .plugins: return "done"
     case .safeMode: return safeMode ? "all plugins off" : "plugins on"
     case .repair: return "repaired"
-    case .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .upgrade, .version, .help: return "done"
+    case .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .upgrade, .version, .help:
+      return "done"
     }
   }
 }
