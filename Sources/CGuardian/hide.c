@@ -7,6 +7,8 @@
 //
 // Where that cannot be, an empty file or directory lies over the path. A plugin directory gets a view of its own instead:
 // a read-only tmpfs in its place, in which whatever else is in it is mounted.
+//
+// A copy of a file lies over the file in the same way; where the file is gone, it is in the overlay's upper layer.
 #define _GNU_SOURCE
 #include "hide.h"
 
@@ -56,11 +58,14 @@ static void name_of_descriptor(char *out, int fd) {
 }
 #define DESCRIPTOR_NAME_SIZE 32
 
+// Room for all copies that one service may have; a tmpfs takes no more than what is in it.
+#define LAYER_SIZE "32m"
+
 static int open_tmpfs(const char *mode, unsigned attributes) {
   long fs = raw2(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC);
   if (fs < 0) return (int)fs;
   long answer = raw6(SYS_fsconfig, fs, FSCONFIG_SET_STRING, (long)"mode", (long)mode, 0, 0);
-  if (answer == 0) answer = raw6(SYS_fsconfig, fs, FSCONFIG_SET_STRING, (long)"size", (long)"1m", 0, 0);
+  if (answer == 0) answer = raw6(SYS_fsconfig, fs, FSCONFIG_SET_STRING, (long)"size", (long)LAYER_SIZE, 0, 0);
   if (answer == 0) answer = raw6(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, 0, 0, 0, 0);
   if (answer == 0) answer = raw3(SYS_fsmount, fs, FSMOUNT_CLOEXEC, attributes);
   close((int)fs);
@@ -104,6 +109,40 @@ static bool exists(int directory, const char *name) {
   return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0 || errno != ENOENT;
 }
 
+// Stays where it is whatever becomes of the directory's other entries.
+static bool stays(const struct guardian_hide *hide) {
+  return hide->way == GUARDIAN_HIDE_EMPTY || hide->way == GUARDIAN_HIDE_COPY;
+}
+
+// A file in the layer as the copy is, with the labels and lists of what it stands for, if that is there. Or -errno.
+static int make_copy(int layer, const struct guardian_hide *copy, const char *name, int original) {
+  int file = openat(layer, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0) return -errno;
+  const char *at = copy->content;
+  size_t left = copy->size;
+  int answer = 0;
+  while (left > 0 && answer == 0) {
+    ssize_t count = write(file, at, left);
+    if (count < 0) {
+      if (errno != EINTR) answer = -errno;
+      continue;
+    }
+    at += count;
+    left -= (size_t)count;
+  }
+  if (answer == 0 && fchown(file, copy->uid, copy->gid) < 0) answer = -errno;
+  if (answer == 0 && original >= 0) {
+    char from[DESCRIPTOR_NAME_SIZE], to[DESCRIPTOR_NAME_SIZE];
+    name_of_descriptor(from, original);
+    name_of_descriptor(to, file);
+    copy_attribute(from, to, "system.posix_acl_access");
+    copy_attribute(from, to, "security.selinux");
+  }
+  if (answer == 0 && fchmod(file, copy->mode & 0777) < 0) answer = -errno;
+  close(file);
+  return answer;
+}
+
 // Read-only, and otherwise as what the directory is on; or -errno.
 static int attributes_of(int directory) {
   struct statfs system;
@@ -123,7 +162,9 @@ static int cover_with_overlay(int directory, const struct guardian_hide *hide, s
   if (layer < 0) return layer;
   int answer = 0;
   for (size_t i = 0; i < count && answer == 0; i++) {
-    if (hide[i].way == GUARDIAN_HIDE_EMPTY || !exists(directory, hide[i].name)) continue;
+    bool there = exists(directory, hide[i].name);
+    if (hide[i].way == GUARDIAN_HIDE_COPY && !there) answer = make_copy(layer, hide + i, hide[i].name, -1);
+    if (stays(hide + i) || !there) continue;
     if (mknodat(layer, hide[i].name, S_IFCHR, 0) < 0) answer = -errno;
   }
   if (answer == 0) answer = dress_as(layer, directory);
@@ -161,7 +202,7 @@ static int cover_with_overlay(int directory, const struct guardian_hide *hide, s
 
 static bool is_hidden(const struct guardian_hide *hide, size_t count, const char *name) {
   for (size_t i = 0; i < count; i++)
-    if (hide[i].way != GUARDIAN_HIDE_EMPTY && strcmp(hide[i].name, name) == 0) return true;
+    if (!stays(hide + i) && strcmp(hide[i].name, name) == 0) return true;
   return false;
 }
 
@@ -251,42 +292,54 @@ static int cover_with_selection(int directory, const struct guardian_hide *hide,
   return answer;
 }
 
-// 1: the name leads nowhere. 0: covered. Or -errno.
-static int cover_with_nothing(int directory, const char *name) {
+// Mounts the file of that name in the layer over the target: the layer lies over the directory for a moment only. Or
+// -errno.
+static int attach_alone(int layer, const char *name, int directory, int target, unsigned attributes) {
+  int answer = (int)attach(layer, directory);
+  if (answer < 0) return answer;
+  long alone = raw3(SYS_open_tree, layer, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+  detach(layer);
+  if (alone < 0) return (int)alone;
+  struct mount_attr set = {.attr_set = attributes};
+  // Where the kernel cannot do that, the file's mode is what keeps it as it is.
+  raw6(SYS_mount_setattr, alone, (long)"", AT_EMPTY_PATH, (long)&set, sizeof set, 0);
+  answer = (int)attach((int)alone, target);
+  close((int)alone);
+  return answer;
+}
+
+// 1: the name leads nowhere, or to what no file can lie over. 0: covered, with the copy or with nothing. Or -errno.
+static int cover(int directory, const struct guardian_hide *hide) {
   // A link is followed: what it leads to is covered, for nothing can be mounted upon a link.
-  int target = openat(directory, name, O_PATH | O_CLOEXEC);
+  int target = openat(directory, hide->name, O_PATH | O_CLOEXEC);
   if (target < 0) return errno == ENOENT ? 1 : -errno;
   struct stat status;
-  const unsigned attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+  const bool copies = hide->way == GUARDIAN_HIDE_COPY;
+  unsigned attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
   int answer = fstatat(target, "", &status, AT_EMPTY_PATH) < 0 ? -errno : 0;
+  if (answer == 0 && copies) {
+    // What is executed may be a configuration too.
+    int own = attributes_of(directory);
+    attributes = own < 0 ? attributes : (unsigned)own | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+  }
   if (answer == 0 && S_ISDIR(status.st_mode)) {
-    int layer = open_tmpfs("0555", attributes);
-    answer = layer < 0 ? layer : (int)attach(layer, target);
-    if (layer >= 0) close(layer);
+    int layer = copies ? 1 : open_tmpfs("0555", attributes);
+    answer = copies || layer < 0 ? layer : (int)attach(layer, target);
+    if (!copies && layer >= 0) close(layer);
   } else if (answer == 0) {
     int layer = open_tmpfs("0755", 0);
     if (layer < 0) {
       answer = layer;
+    } else if (copies) {
+      answer = make_copy(layer, hide, "copy", target);
+      if (answer == 0) answer = attach_alone(layer, "copy", directory, target, attributes);
     } else {
       int file = openat(layer, "empty", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
       answer = file < 0 || fchmod(file, 0444) < 0 ? -errno : 0;
       if (file >= 0) close(file);
-      if (answer == 0) answer = (int)attach(layer, directory);
-      if (answer == 0) {
-        long alone = raw3(SYS_open_tree, layer, "empty", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-        detach(layer);
-        if (alone >= 0) {
-          struct mount_attr set = {.attr_set = attributes};
-          // Where the kernel cannot do that, the file's mode is what keeps it empty.
-          raw6(SYS_mount_setattr, alone, (long)"", AT_EMPTY_PATH, (long)&set, sizeof set, 0);
-          answer = (int)attach((int)alone, target);
-          close((int)alone);
-        } else {
-          answer = (int)alone;
-        }
-      }
-      close(layer);
+      if (answer == 0) answer = attach_alone(layer, "empty", directory, target, attributes);
     }
+    if (layer >= 0) close(layer);
   }
   close(target);
   return answer;
@@ -385,29 +438,38 @@ int guardian_hide_paths(const struct guardian_spawn_request *request, int report
 
     int directory = open(hide[first].directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0 && errno != ENOENT && errno != ENOTDIR) return -errno;
-    size_t hidden = 0, empty = 0;
+    size_t hidden = 0, covers = 0, fresh = 0;
     bool replace = false;
     for (size_t i = first; i < end; i++) {
       if (hide[i].way == GUARDIAN_HIDE_IN_VIEW) replace = true;
-      if (directory < 0 || !exists(directory, hide[i].name)) tell(report, i, GUARDIAN_HIDDEN_MISSING);
-      else if (hide[i].way == GUARDIAN_HIDE_EMPTY) empty++;
-      else hidden++;
+      if (directory >= 0 && exists(directory, hide[i].name)) *(stays(hide + i) ? &covers : &hidden) += 1;
+      else if (directory >= 0 && hide[i].way == GUARDIAN_HIDE_COPY) fresh++;
+      else tell(report, i, GUARDIAN_HIDDEN_MISSING);
     }
-    if (hidden > 0 || empty > 0) {
+    if (hidden > 0 || covers > 0 || fresh > 0) {
       const struct guardian_hide *group = hide + first;
-      bool covered = hidden > 0 && (replace || !must_stay_writable(request, directory)) && !has_mounts_below(directory) &&
-                     cover_with_overlay(directory, group, end - first) == 0;
-      if (!covered && replace) covered = cover_with_selection(directory, group, end - first) == 0;
+      bool overlaid = (hidden > 0 || fresh > 0) && (replace || !must_stay_writable(request, directory)) &&
+                      !has_mounts_below(directory) && cover_with_overlay(directory, group, end - first) == 0;
+      bool covered = overlaid;
+      if (!covered && replace && hidden > 0) covered = cover_with_selection(directory, group, end - first) == 0;
       // Through the descriptor the directory is seen as it was before.
-      int now = covered && empty > 0 ? open(hide[first].directory, O_PATH | O_DIRECTORY | O_CLOEXEC) : directory;
+      int now = covered && covers > 0 ? open(hide[first].directory, O_PATH | O_DIRECTORY | O_CLOEXEC) : directory;
       if (now < 0) return -errno;
       for (size_t i = first; i < end; i++) {
-        if (!exists(directory, hide[i].name)) continue;
+        const bool copies = hide[i].way == GUARDIAN_HIDE_COPY;
+        if (!exists(directory, hide[i].name)) {
+          if (copies) tell(report, i, overlaid ? GUARDIAN_HIDDEN_COPY : GUARDIAN_HIDDEN_MISSING);
+          continue;
+        }
         *index = (int)i;
-        bool absent = covered && hide[i].way != GUARDIAN_HIDE_EMPTY;
-        int nothing = absent ? 0 : cover_with_nothing(now, hide[i].name);
+        bool absent = covered && !stays(hide + i);
+        int nothing = absent ? 0 : cover(now, hide + i);
         if (nothing < 0) return nothing;
-        tell(report, i, absent ? GUARDIAN_HIDDEN_ABSENT : nothing ? GUARDIAN_HIDDEN_MISSING : GUARDIAN_HIDDEN_EMPTY);
+        tell(report, i,
+             absent    ? GUARDIAN_HIDDEN_ABSENT
+             : nothing ? GUARDIAN_HIDDEN_MISSING
+             : copies  ? GUARDIAN_HIDDEN_COPY
+                       : GUARDIAN_HIDDEN_EMPTY);
       }
       if (now != directory) close(now);
     }

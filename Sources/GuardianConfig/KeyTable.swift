@@ -356,6 +356,10 @@ package struct KeyTable: Sendable {
       "plugins.list[].empty", "path, or list of paths", "[]", "empty for this service alone while it is off",
       "plugins:\n  list:\n    - {name: themes, empty: /srv/web/themes}"),
     Key(
+      "plugins.list[].good-copy", "path, or list of paths", "[]",
+      "files as they were when it was last well, for this service alone while it is off",
+      "plugins:\n  list:\n    - {name: config, good-copy: /etc/web/config.json}"),
+    Key(
       "plugins.directory", "path", "", "each entry of this directory is a plugin",
       "plugins: {directory: /srv/web/plugins.d}"),
     Key(

@@ -33,6 +33,12 @@ extension ServiceDecoder {
       }
       spec.process.plugins.append(plugin)
     }
+    let files = spec.declaredFiles.count
+    if let list = fields["list"], files > RepairSpec.mostRestored, spec.process.plugins.contains(where: { !$0.goodCopy.isEmpty }) {
+      fault(
+        list, "\(files) files of which good copies are kept",
+        "a service has at most \(RepairSpec.mostRestored), those of 'restore' included")
+    }
     directory(fields, &spec)
     acknowledge(fields["acknowledge"], &spec)
   }
@@ -101,9 +107,21 @@ extension ServiceDecoder {
         plugin.replaceArguments.append(ArgumentReplacement(from: from, to: to))
       }
     }
+    for node in several(fields["good-copy"]) {
+      if isEntry {
+        fault(node, "'good-copy' in 'entry'", "copies are kept of files that are named: give each a plugin in 'list'")
+        continue
+      }
+      guard let path = exactPath(node, "'good-copy'") else { continue }
+      if plugin.goodCopy.contains(path) { fault(node, "\(brief(path)) is here twice") } else { plugin.goodCopy.append(path) }
+    }
     for (key, mayPlace) in [("hide", isEntry), ("empty", isEntry)] {
       for node in several(fields[key]) {
         guard let path = mayPlace ? entryPath(node, "'\(key)'") : exactPath(node, "'\(key)'") else { continue }
+        if plugin.goodCopy.contains(path) {
+          fault(node, "\(brief(path)) is both in '\(key)' and in 'good-copy'", "it can be one of them")
+          continue
+        }
         if key == "hide" {
           plugin.hide.append(path)
         } else if plugin.hide.contains(path) {
@@ -121,15 +139,18 @@ extension ServiceDecoder {
       }
       return false
     }
-    guard !context.canHide, let node = fields["hide"] ?? fields["empty"], !plugin.hide.isEmpty || !plugin.empty.isEmpty
-    else { return true }
+    let mounted = [("hide", plugin.hide), ("empty", plugin.empty), ("good-copy", plugin.goodCopy)].first {
+      !$0.1.isEmpty
+    }
+    guard !context.canHide, let key = mounted?.0, let node = fields[key] else { return true }
     // The service runs all the same; safe mode has to do without this.
     error(
-      node, "'\(plugin.hide.isEmpty ? "empty" : "hide")' needs CAP_SYS_ADMIN",
+      node, "'\(key)' needs CAP_SYS_ADMIN",
       "guardian does not have it, so safe mode leaves this path alone",
       blocks: false)
     plugin.hide = []
     plugin.empty = []
+    plugin.goodCopy = []
     return !plugin.hasNoWay
   }
 

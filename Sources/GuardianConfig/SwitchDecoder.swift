@@ -12,7 +12,7 @@ package struct ParsedSwitch: Sendable {
 
 /// A name in a switch's file, and where.
 package struct SwitchReference: Hashable, Sendable {
-  package enum Kind: Hashable, Sendable { case service, plugin }
+  package enum Kind: Hashable, Sendable { case service, group, plugin }
   package var kind: Kind
   package var name: String
   package var line: Int, column: Int
@@ -66,7 +66,7 @@ extension ServiceDecoder {
     var result = Switch(file: name, reason: reason, services: .all)
     if let node = fields["until"] { result.until = time(node, "'until'") }
     if let node = fields["services"] {
-      if let services = services(node, &references) { result.services = services }
+      if let (services, groups) = services(node, &references) { (result.services, result.groups) = (services, groups) }
     } else if !fields.hasMisspelt {
       fault(root, "no 'services'", "it is a list of names, as in [web], or all")
     }
@@ -98,9 +98,11 @@ extension ServiceDecoder {
     return time
   }
 
-  private mutating func services(_ node: Node, _ references: inout [SwitchReference]) -> Switch.Services? {
+  private mutating func services(
+    _ node: Node, _ references: inout [SwitchReference]
+  ) -> (Switch.Services, groups: [ServiceName])? {
     if case .scalar(let text, _) = node.content {
-      if text == "all" { return .all }
+      if text == "all" { return (.all, []) }
       wrong(
         node, "'services'", "a list of names, or all", "as in [web]", suggestion: nearestWord(to: text, among: ["all"]))
       return nil
@@ -111,11 +113,22 @@ extension ServiceDecoder {
       return nil
     }
     guard isShort(items, node, "'services'") else { return nil }
-    var names: [ServiceName] = []
+    var names: [ServiceName] = [], groups: [ServiceName] = []
     for item in items {
       guard let text = text(item, "an element of 'services'") else { continue }
+      // No service's name begins so.
+      if text.hasPrefix("@"), let group = ServiceName(String(text.dropFirst())) {
+        if groups.contains(group) {
+          fault(item, "group '\(text)' is here twice")
+        } else {
+          groups.append(group)
+          references.append(
+            SwitchReference(kind: .group, name: group.text, line: item.line, column: item.column))
+        }
+        continue
+      }
       guard let name = ServiceName(text) else {
-        wrong(item, "an element of 'services'", "the name of a service", "1 to 64 of a-z 0-9 . _ @ -")
+        wrong(item, "an element of 'services'", "the name of a service", "1 to 64 of a-z 0-9 . _ @ -; or @GROUP")
         continue
       }
       if names.contains(name) {
@@ -125,7 +138,7 @@ extension ServiceDecoder {
       names.append(name)
       references.append(SwitchReference(kind: .service, name: text, line: item.line, column: item.column))
     }
-    return names.isEmpty ? nil : .named(names)
+    return names.isEmpty && groups.isEmpty ? nil : (.named(names), groups)
   }
 
   private mutating func plugins(_ node: Node, _ references: inout [SwitchReference]) -> Switch.Plugins {
@@ -174,10 +187,11 @@ package struct SwitchCheck {
 
   /// - Parameters:
   ///   - switches: With the path of each file as shown in diagnostics.
-  ///   - plugins: The names of the plugins of each service that there is; without a valid definition: nil.
+  ///   - services: The names of the plugins of each service that there is; without a valid definition: nil.
+  ///   - groups: Those that each service is in.
   package init(
     _ switches: [(value: Switch, references: [SwitchReference], path: String)],
-    services: [ServiceName: [String]?]
+    services: [ServiceName: [String]?], groups: [ServiceName: [ServiceName]] = [:]
   ) {
     guard !switches.isEmpty else { return }
     lazy var names = services.keys.sorted().map(\.text)
@@ -186,7 +200,11 @@ package struct SwitchCheck {
       let concerned: [ServiceName] =
         switch one.value.services {
         case .all: services.keys.sorted()
-        case .named(let list): list.filter { services[$0] != nil }
+        case .named(let list):
+          list.filter { services[$0] != nil }
+            + groups.keys.sorted().filter { name in
+              !list.contains(name) && (groups[name] ?? []).contains(where: one.value.groups.contains)
+            }
         }
       let isUnsure = concerned.contains { services[$0] == .some(nil) }
       let plugins = concerned.flatMap { (services[$0] ?? nil) ?? [] }
@@ -202,6 +220,12 @@ package struct SwitchCheck {
         case .service:
           guard let name = ServiceName(reference.name), services[name] == nil else { continue }
           said = ("no service '\(reference.name)' here", "the switch does nothing to it", near(names))
+        case .group:
+          guard !groups.values.contains(where: { $0.contains { $0.text == reference.name } }) else { continue }
+          said = (
+            "no service is in group '@\(reference.name)' here", "the switch does nothing for it",
+            near(Set(groups.values.joined()).sorted().map { "@\($0)" })
+          )
         case .plugin:
           guard !known.contains(reference.name), !isUnsure, !concerned.isEmpty else { continue }
           let why = concerned.count == 1 ? "'\(concerned[0])' has no plugin of that name" : "no service of it has one"

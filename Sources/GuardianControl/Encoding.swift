@@ -140,6 +140,17 @@ package func encode(_ plugins: [PluginStatus], into json: inout JSONWriter) {
     json.bool(plugin.pinned)
     json.key("partner")
     if plugin.partner.isEmpty { json.null() } else { json.string(plugin.partner) }
+    json.key("files")
+    json.beginArray()
+    for file in plugin.files {
+      json.beginObject()
+      json.key("path")
+      json.string(file.path)
+      json.key("changed")
+      if let at = file.at { json.time(at) } else { json.null() }
+      json.endObject()
+    }
+    json.endArray()
     json.endObject()
   }
   json.endArray()

@@ -31,7 +31,8 @@ package let supervisorInterface = """
 
   # A plugin. 'state' is on, off, suspect or probation; 'off' says that the present run, or the next one, is without it;
   # 'by' is ladder, search, operator or switch; 'until' when it is tried again, or trusted again; 'suspicion' how likely it
-  # is to be to blame, in thousandths; 'partner' the one together with which alone it does harm.
+  # is to be to blame, in thousandths; 'partner' the one together with which alone it does harm; 'files' those of its files
+  # that are not as they were when the service was last well, and when they changed (null: they are gone).
   type Plugin (
     name: string,
     state: string,
@@ -40,7 +41,8 @@ package let supervisorInterface = """
     until: ?string,
     suspicion: ?int,
     pinned: bool,
-    partner: ?string
+    partner: ?string,
+    files: [](path: string, changed: ?string)
   )
 
   # What a file of switches.d turns off for a service on this host; 'until' is null where it ends with its file only.
@@ -175,7 +177,7 @@ package let supervisorInterface = """
   method Plan(name: string, from_start: ?bool) -> (name: string, entries: []PlanEntry)
 
   # A walk along a throw-away copy of the service's ladder, from zero and without any delay: it dies as 'cause' says (exit:N,
-  # signal:NAME or oom; exit:1 where nothing is said), at most 'crashes' times (100), and the walk ends in quarantine. Its
+  # signal:NAME, class:NAME, oom, killed, exec, watchdog, start-timeout or check; exit:1 where nothing is said), at most 'crashes' times (100), and the walk ends in quarantine. Its
   # record and its history know nothing of it. With 'with_repairs' the repairs are really run, with GUARDIAN_DRILL=1, one
   # reply for what each comes to: call it with 'more'. 'failed' counts those that have failed. It ends with its client.
   method Drill(name: string, crashes: ?int, cause: ?string, with_repairs: ?bool) -> (

@@ -61,12 +61,17 @@ package struct StartRequest: Hashable, Sendable {
     self.disabledPlugins = disabledPlugins
     self.definition = definition
   }
+  /// What would change nothing if it were off may be on.
+  package var hasAllOff: Bool {
+    let off = Set(disabledPlugins.map(\.name))
+    return spec.process.plugins.allSatisfy { off.contains($0.name) || $0.isIdle }
+  }
   /// GUARDIAN_MODE: `normal`, `safe`, or `trial`.
   package var mode: String {
     switch kind {
     case .trial, .pluginRetry, .probe: "trial"
     case .ordinary:
-      disabledPlugins.isEmpty || disabledPlugins.count < spec.process.plugins.count ? "normal" : "safe"
+      disabledPlugins.isEmpty || !hasAllOff ? "normal" : "safe"
     }
   }
 }

@@ -23,9 +23,16 @@ package struct Drill {
     _ spec: ServiceSpec, switches: [Switch], _ request: Request, seed: (UInt64, UInt64, UInt64, UInt64), now: Now
   ) {
     var machine = ServiceMachine(spec, record: nil, now: now)
-    machine.switches = Switches(switches.filter { $0.concerns(spec.name) })
+    machine.switches = Switches(switches.filter { $0.concerns(spec.name, in: spec.groups) })
     var rules = Forecast.Rules()
     rules.death = request.cause.death
+    rules.fault = request.cause.fault
+    if request.cause == .exec {
+      let program = spec.process.command.first ?? ""
+      rules.failure = SpawnFailure(
+        stage: .exec, errno: 8, target: program, sentence: "cannot run \(program): it is no program for this machine")
+    }
+    if case .crashClass(let name) = request.cause { rules.finding = Finding(crashClass: name) }
     rules.crashes = min(max(1, request.crashes), DrillCause.mostCrashes)
     rules.endsInQuarantine = true
     rules.waitsForRepairs = request.runsRepairs
@@ -56,6 +63,20 @@ extension DrillCause {
       var death = Death(.signal(.kill, core: false))
       death.oom = .certain
       return death
+    case .killed: return Death(.signal(.kill, core: false))
+    case .watchdog: return Death(.signal(.abrt, core: false))
+    case .startTimeout, .check, .exec: return Death(.signal(.term, core: false))
+    case .crashClass(let name): return Death(name.typicalStatus ?? .code(1))
+    }
+  }
+
+  /// What guardian ends it for; nil: it ends by itself.
+  fileprivate var fault: Cause? {
+    switch self {
+    case .watchdog: .watchdog
+    case .startTimeout: .startTimeout
+    case .check: .check
+    case .exit, .signal, .oom, .killed, .exec, .crashClass: nil
     }
   }
 }

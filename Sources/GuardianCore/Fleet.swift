@@ -79,7 +79,7 @@ package struct Fleet: Sendable {
     startOrder.append(0)
     if shutdown != .no { machines[index]?.shuttingDown = true }
     machines[index]?.guardianObserving = observing
-    machines[index]?.switches = board.switches(of: spec.name)
+    machines[index]?.switches = board.switches(of: spec)
     number(spec.name, index)
     if machines[index]?.isSuspect ?? false { care.suspects.append(index) }
     schedule(index, machines[index]?.nextDeadline ?? (nil, nil))
@@ -170,13 +170,12 @@ package struct Fleet: Sendable {
   /// - Returns: What that has changed, and when it takes effect; nil where it says what it said before.
   package mutating func define(_ spec: ServiceSpec, for id: ServiceID, now: Now) -> ReloadChange.Changed? {
     guard let before = machine(id.index), let old = latestSpec(of: id) else { return nil }
-    if old == spec {
-      handle(.defined(spec), for: id, now: now)
-      return nil
-    }
+    var asKnown = spec
+    asKnown.process = spec.process.withWhatIsKnown(from: old.process)
     handle(.defined(spec), for: id, now: now)
+    if old == asKnown { return nil }
     guard let after = machine(id.index) else { return nil }
-    let difference = SpecDifference(from: old, to: spec)
+    let difference = SpecDifference(from: old, to: asKnown)
     let pending = after.pendingKeys
     var changed = ReloadChange.Changed(name: spec.name.text)
     changed.live = difference.live + difference.atStart.filter { !pending.contains($0) }
@@ -320,23 +319,31 @@ package struct Fleet: Sendable {
     guard !news.isEmpty else { return }
     revision &+= 1
     for one in news {
-      let kind: Occurrence.Kind, services: Switch.Services
+      let kind: Occurrence.Kind, value: Switch
       switch one {
-      case .inForce(let value):
-        kind = .switchInForce(file: value.file, what: value.what, reason: value.reason, until: value.until)
-        services = value.services
-      case .over(let value, let why):
-        kind = .switchOver(file: value.file, what: value.what, why: why)
-        services = value.services
+      case .inForce(let begun):
+        kind = .switchInForce(file: begun.file, what: begun.what, reason: begun.reason, until: begun.until)
+        value = begun
+      case .over(let ended, let why):
+        kind = .switchOver(file: ended.file, what: ended.what, why: why)
+        value = ended
       }
       var told: [ServiceName] = []
-      if case .named(let names) = services { told = names.filter { numbers[$0] != nil } }
+      if case .named(let names) = value.services {
+        told = names.filter { numbers[$0] != nil }
+        if !value.groups.isEmpty {
+          told += inOrder.map(\.name).filter { name in
+            !names.contains(name)
+              && (id(named: name).flatMap { spec(of: $0)?.groups }?.contains(where: value.groups.contains) ?? false)
+          }
+        }
+      }
       if told.isEmpty || told.count > Self.toldOneByOne { told = [Occurrence.guardian] }
       for name in told { output.append(.record(Occurrence(service: name, at: now.wall, kind: kind))) }
     }
     for index in machines.indices {
-      guard let name = machines[index]?.spec.name else { continue }
-      let switches = board.switches(of: name)
+      guard let spec = machines[index]?.spec else { continue }
+      let switches = board.switches(of: spec)
       if machines[index]?.switches != switches { take(index, now: now) { $0.switched(switches, &$1) } }
     }
   }
@@ -359,6 +366,11 @@ package struct Fleet: Sendable {
     absorb(&turn, id.index)
     switch event {
     case .defined:
+      // It may have come to be in a group, or left one.
+      if !board.isEmpty, let machine = machines[id.index] {
+        let switches = board.switches(of: machine.spec)
+        if machine.switches != switches { take(id.index, now: now) { $0.switched(switches, &$1) } }
+      }
       defineDependencies(of: id.index)
       fallbacks.define(id.index, machines[id.index]?.spec.quarantine.fallback)
       followUp(now: now)
@@ -902,7 +914,7 @@ package struct Fleet: Sendable {
   package static func plan(_ spec: ServiceSpec, switches: [Switch] = []) -> [PlanEntry] {
     let now = Now(monotonic: .zero, boot: .zero, wall: WallTime(nanoseconds: 0))
     var machine = ServiceMachine(spec, record: nil, now: now)
-    machine.switches = Switches(switches.filter { $0.concerns(spec.name) })
+    machine.switches = Switches(switches.filter { $0.concerns(spec.name, in: spec.groups) })
     return GuardianCore.plan(machine, now: now)
   }
 }

@@ -13,7 +13,7 @@ extension ServiceSpec {
     case .restart: true
     case .quarantine: !switches.turnsOff(.quarantine)
     case .repair: escalates(switches) && !switches.turnsOff(step) && !repairs.isEmpty
-    case .safeMode: escalates(switches) && !switches.turnsOff(step) && !process.plugins.isEmpty
+    case .safeMode: escalates(switches) && !switches.turnsOff(step) && process.plugins.contains { !$0.isIdle }
     }
   }
 

@@ -19,6 +19,8 @@ struct Forecast {
   /// What makes it a drill: it is told how it dies and how often, ends in quarantine, and waits for its repairs to be run.
   struct Rules {
     var death: Death?
+    /// What guardian ends it for, so that it dies of that; it does not come to its exec; what its evidence says.
+    var fault: Cause?, failure: SpawnFailure?, finding: Finding?
     var crashes = Int.max
     var endsInQuarantine = false
     var waitsForRepairs = false
@@ -35,6 +37,8 @@ struct Forecast {
   private let begin: Now
   private var random: Randomness
   private var pending: [ServiceEvent] = []
+  /// Lives, and is to be ended for the fault of the rules.
+  private var faulty: RunID?
   private(set) var over = false
   /// What the evidence of the next deaths says: what it said of the last one.
   private var finding = Finding()
@@ -49,6 +53,7 @@ struct Forecast {
     if let end = machine.record.lastEnd, end.crashClass != .ordered, end.crashClass != .clean {
       finding = Finding(crashClass: end.crashClass, signature: end.signature)
     }
+    if let said = rules.finding { finding = said }
     // Others are as they should be: the plan is about this one's own deaths.
     let waits = machine.waitsForOthers ? machine.obstacle : nil
     self.machine.obstacle = nil
@@ -97,6 +102,12 @@ struct Forecast {
     while !over, awaited == nil, entries.count < rules.lines, turns < 10_000 {
       turns += 1
       if pending.isEmpty {
+        if let run = faulty {
+          faulty = nil
+          give { [rules] machine, turn in machine.fails(run, of: rules.fault, &turn) }
+          pending += [.ended(run, rules.death ?? Death(.unseen)), .emptied(run)]
+          continue
+        }
         guard advance() else { break }
       } else {
         let event = pending.removeFirst()
@@ -153,7 +164,10 @@ struct Forecast {
   }
 
   private mutating func begun(_ run: RunID) {
-    if rules.death == nil, case .exec(let failure)? = machine.record.lastEnd?.cause {
+    if let failure = rules.failure {
+      deaths += 1
+      pending.append(.spawnFailed(run, failure))
+    } else if rules.death == nil, case .exec(let failure)? = machine.record.lastEnd?.cause {
       pending.append(.spawnFailed(run, failure))
     } else {
       pending.append(.spawned(run, pid: 0, executable: nil))
@@ -165,6 +179,10 @@ struct Forecast {
   private mutating func die(_ run: RunID) {
     // Else with the first exit code that the definition takes for a plain crash.
     deaths += 1
+    if rules.fault != nil {
+      faulty = run
+      return
+    }
     if let death = rules.death {
       pending.append(.ended(run, death))
       return pending.append(.emptied(run))
@@ -226,7 +244,7 @@ struct Forecast {
     case .waiting: action = "wait"
     case .observed: action = "observe"
     case .notCounted: (action, text) = ("death", "dies: " + text)
-    case .probing, .probed, .pluginRestart, .pluginsChanged, .searchSuggested, .ready, .check, .settled, .ended,
+    case .probing, .probed, .goodCopyUsed, .pluginRestart, .pluginsChanged, .searchSuggested, .ready, .check, .settled, .ended,
       .waitingFor, .standingDown, .deescalated, .backingOff, .beforeStartEnded, .held, .reset, .requested, .stopped,
       .stuck, .volatile, .resumed, .internalError,
       .commonCause,
@@ -244,5 +262,16 @@ struct Forecast {
         earliest: at, latest: at, action: action, step: step ?? machine.record.step,
         strikes: strikes?.0 ?? machine.record.strikes,
         strikesAllowed: strikes?.1 ?? machine.strikesAllowed(on: machine.record.step), text: text))
+  }
+}
+
+extension ServiceMachine {
+  /// In a drill: guardian finds the fault, and ends the run for it.
+  fileprivate mutating func fails(_ id: RunID, of cause: Cause?, _ turn: inout Turn) {
+    guard let cause, let run = phase.run, run.id == id, run.stage == .up else { return }
+    switch phase {
+    case .starting, .running: fault(run, cause, signal: cause == .watchdog ? .abrt : spec.stop.signal, &turn)
+    case .stopped, .finished, .waiting, .backingOff, .repairing, .stopping, .quarantined: break
+    }
   }
 }

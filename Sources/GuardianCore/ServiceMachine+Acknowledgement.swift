@@ -15,7 +15,7 @@ extension ServiceMachine {
   private func hasPluginsOff(_ run: Run) -> Bool {
     !run.disabled.isEmpty
       && spec.process.plugins.allSatisfy {
-        run.disabled.contains($0.name) || record.plugins[$0.name]?.pinned ?? false
+        run.disabled.contains($0.name) || record.plugins[$0.name]?.pinned ?? false || $0.isIdle
       }
   }
 

@@ -184,7 +184,7 @@ extension ServiceMachine {
       return .accepted(note: "hold ended")
     }
     record.hold = Hold(until: turn.now.boot + time, by: by.text)
-    orderedRepairs = []
+    record.orderedRepairs = []
     save()
     note(.held(for: time, by: by), &turn)
     switch phase {
@@ -243,7 +243,7 @@ extension ServiceMachine {
 
   /// Stops whatever is going on, because it is no longer wanted, no longer defined, or guardian goes down.
   mutating func takeDown(_ turn: inout Turn) {
-    orderedRepairs = []
+    forgetOrderedRepairs()
     goOnAfterInterruption(&turn)
     switch phase {
     case .starting(let run), .running(let run): stopRun(run, .order, &turn)
@@ -277,7 +277,9 @@ extension ServiceMachine {
     guard new.process.asDefined != spec.process.asDefined else {
       nextProcess = nil
       if let directory = new.process.pluginDirectory {
-        pluginsFound(in: directory, new.process.plugins.filter { $0.entry != nil })
+        // None: it is empty, or could not be looked at, which the look before the next start will tell.
+        let found = new.process.plugins.filter { $0.entry != nil }
+        if !found.isEmpty { pluginsFound(in: directory, found) }
       }
       // A reload is one of the moments at which what was missing is tried again.
       if missing != nil, case .quarantined = phase, mayStart { startFresh(&turn) }
@@ -419,6 +421,7 @@ extension ServiceMachine {
   }
 
   mutating func filesSeen(_ sights: [FileSight], _ turn: inout Turn) {
+    noteSights(sights)
     // What guardian itself is about to change is looked at before the next start.
     if case .repairing(let repair) = phase, case .restore = repair.hook?.repair.kind { return }
     let declared = spec.declaredFiles
@@ -447,8 +450,12 @@ extension ServiceMachine {
     if case .starting(var run) = phase {
       // It was decided before this was known.
       guard record.step > .restart || record.strikes > 0 || record.quarantine != nil else { return }
+      // A plugin that is tried because of that is still one that is tried.
+      let isTried =
+        run.kind == .pluginRetry
+        && plugins(named: tried(in: run)).contains { $0.paths.contains(news.path) }
       freshLadder()
-      run.kind = .ordinary
+      if !isTried { run.kind = .ordinary }
       phase = .starting(run)
       note(.released(why: why), &turn)
       return

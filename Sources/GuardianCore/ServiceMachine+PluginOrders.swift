@@ -69,6 +69,7 @@ extension ServiceMachine {
   private mutating func orderSearch(_ turn: inout Turn) -> Expectation {
     let candidates = spec.process.plugins.count { plugin in
       let record = record.plugins[plugin.name]
+      if plugin.isIdle, record?.off == nil { return false }
       return !overrides.contains(plugin.name) && record?.off != .operator && !(record?.pinned ?? false)
     }
     if candidates < 2 { return .inVain(reason: "there are not two plugins that may be switched off and on") }
@@ -164,7 +165,8 @@ extension ServiceMachine {
           ?? "it has no repairs")
     }
     guard !shuttingDown, !removed else { return .inVain(reason: goingDown) }
-    orderedRepairs = repairs.map(\.name)
+    record.orderedRepairs = repairs.map(\.name)
+    save()
     let answer: Expectation = isWanted ? .ready(note: "after the repair") : .accepted(note: "")
     switch phase {
     case .starting(let run), .running(let run):
@@ -176,7 +178,7 @@ extension ServiceMachine {
       phase = .stopping(run, stop)
       return answer
     case .repairing:
-      orderedRepairs = []
+      forgetOrderedRepairs()
       return .inVain(reason: "a repair runs already")
     case .stopped, .finished, .waiting, .backingOff, .quarantined:
       beginOrderedRepairs(&turn)
@@ -184,11 +186,17 @@ extension ServiceMachine {
     }
   }
 
+  mutating func forgetOrderedRepairs() {
+    if record.orderedRepairs.isEmpty { return }
+    record.orderedRepairs = []
+    save()
+  }
+
   /// True where an operator's repairs come before what was about to happen.
   @discardableResult mutating func beginOrderedRepairs(_ turn: inout Turn) -> Bool {
-    guard !orderedRepairs.isEmpty else { return false }
-    let names = orderedRepairs
-    orderedRepairs = []
+    guard !record.orderedRepairs.isEmpty else { return false }
+    let names = record.orderedRepairs
+    forgetOrderedRepairs()
     let due = spec.repairs.filter { names.contains($0.name) }
     guard !due.isEmpty else { return false }
     var round = Repair(attempt: record.repairRounds, queue: due)
@@ -201,11 +209,12 @@ extension ServiceMachine {
   // MARK: For status
 
   func pluginStatuses(_ now: Now) -> [PluginStatus] {
-    let names = spec.process.plugins.map(\.name)
     let off = phase.run?.disabled ?? pluginsOffByRecord
-    return names.map { name in
+    return spec.process.plugins.map { plugin in
+      let name = plugin.name
       var status = PluginStatus(name: name)
       status.off = off.contains(name)
+      status.files = plugin.sight?.changed ?? []
       let record = record.plugins[name]
       func wall(_ due: BootInstant) -> WallTime { now.wall + max(.zero, due - now.boot) }
       status.pinned = record?.pinned ?? false

@@ -32,18 +32,19 @@ extension ServiceMachine {
 
   /// The plugins that are off, by name and in the order of the definition. The one place that says so.
   func disabled(_ choice: PluginChoice) -> [String] {
-    spec.process.plugins.map(\.name).filter { name in
+    spec.process.plugins.filter { plugin in
+      let name = plugin.name
       if overrides.contains(name) { return true }
       let record = record.plugins[name]
       if record?.off == .operator { return true }
       if record?.pinned ?? false { return false }
       switch choice {
-      case .none: return true
+      case .none: return record?.off != nil || !plugin.isIdle
       case .asRecorded: return record?.off != nil
       case .trying(let tried): return name != tried && record?.off != nil
       case .probing(let on): return record?.off != nil && !on.contains(name)
       }
-    }
+    }.map(\.name)
   }
 
   /// Decides what a start has off, and whether it is one in which a plugin is tried again.
@@ -85,10 +86,12 @@ extension ServiceMachine {
   }
 
   /// Something that step safe-mode would switch off.
-  var hasPluginToSwitchOff: Bool { spec.process.plugins.contains { isToBeSwitchedOff($0.name) } }
+  var hasPluginToSwitchOff: Bool { spec.process.plugins.contains(where: isToBeSwitchedOff) }
 
-  private func isToBeSwitchedOff(_ name: String) -> Bool {
-    guard let record = record.plugins[name] else { return true }
+  private func isToBeSwitchedOff(_ plugin: PluginSpec) -> Bool {
+    // Of a file that is as it was when the service was last well nothing is to be learnt.
+    if plugin.isIdle { return false }
+    guard let record = record.plugins[plugin.name] else { return true }
     return record.off == nil && !record.pinned
   }
 
@@ -96,7 +99,7 @@ extension ServiceMachine {
 
   /// Step safe-mode: whatever is on.
   mutating func switchPluginsOff(_ turn: inout Turn) {
-    let names = spec.process.plugins.map(\.name).filter(isToBeSwitchedOff)
+    let names = spec.process.plugins.filter(isToBeSwitchedOff).map(\.name)
     guard !names.isEmpty else { return }
     var shortest: Duration?
     for name in names {
@@ -105,6 +108,26 @@ extension ServiceMachine {
     }
     save()
     note(.pluginsOff(names: names, retryIn: shortest ?? spec.plugins.retryAfter), &turn)
+    noteGoodCopies(of: names, &turn)
+  }
+
+  /// Which files are not seen by the service from now on.
+  mutating func noteGoodCopies(of names: [String], _ turn: inout Turn) {
+    for plugin in spec.process.plugins where names.contains(plugin.name) {
+      guard let changed = plugin.sight?.changed, !changed.isEmpty else { continue }
+      note(.goodCopyUsed(plugin: plugin.name, files: changed), &turn)
+    }
+  }
+
+  /// How the files of plugins are: those that have become another than their good copies may be switched off.
+  mutating func noteSights(_ sights: [FileSight]) {
+    for place in spec.process.plugins.indices where !spec.process.plugins[place].goodCopy.isEmpty {
+      let files = spec.process.plugins[place].goodCopy
+      let seen = sights.filter { files.contains($0.path) }
+      guard seen.count == files.count else { continue }
+      let sight = GoodCopySight(changed: seen.compactMap(\.change))
+      if spec.process.plugins[place].sight != sight { spec.process.plugins[place].sight = sight }
+    }
   }
 
   /// - Returns: For how long.
@@ -159,12 +182,22 @@ extension ServiceMachine {
 
   /// When the next one is due.
   var nextPluginDue: BootInstant? {
-    record.plugins.all.filter { $0.offByGuardian && !overrides.contains($0.name) }.compactMap(\.until).min()
+    guard record.plugins.off else { return nil }
+    return spec.process.plugins.compactMap { plugin in
+      guard let record = record.plugins[plugin.name], record.offByGuardian, !overrides.contains(plugin.name) else {
+        return nil
+      }
+      return record.until
+    }.min()
   }
 
-  /// What the run has on although it is off by guardian's doing.
+  /// What the run has on although it is off by guardian's doing. Of what is remembered and not there nothing is learnt.
   func tried(in run: Run) -> [String] {
-    record.plugins.all.filter { $0.offByGuardian && !run.disabled.contains($0.name) }.map(\.name)
+    if record.plugins.isEmpty { return [] }
+    let there = Set(spec.process.plugins.map(\.name))
+    return record.plugins.all.filter {
+      $0.offByGuardian && !run.disabled.contains($0.name) && there.contains($0.name)
+    }.map(\.name)
   }
 
   /// It has settled with a plugin that had been off.
@@ -270,8 +303,8 @@ extension ServiceMachine {
         }
       }
     }
-    // What a directory holds is not known yet.
-    if spec.process.pluginDirectory != nil { return }
+    // What is not in a directory now may be there tomorrow.
+    if spec.process.pluginDirectory != nil { return takeUpRememberedPlugins() }
     record.plugins.all = record.plugins.all.filter { names.contains($0.name) }
   }
 }

@@ -431,6 +431,8 @@ extension ServiceMachine {
   mutating func begin(_ turn: inout Turn) {
     begun = true
     goOnAfterInterruption(&turn)
+    // An order that guardian died over, while the service was still being stopped for it.
+    if case .stopped = phase, beginOrderedRepairs(&turn) { return }
     if mayStart, case .stopped = phase { start(.ordinary, &turn) }
     if let departure, !mustGoLast, let run = phase.run {
       stopRun(run, departure == .restart ? .restart : .order, &turn)

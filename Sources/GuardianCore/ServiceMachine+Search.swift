@@ -243,6 +243,7 @@ extension ServiceMachine {
       }
     }
     searchOver(.found(off: off, with: pair?.kept), search, &turn)
+    noteGoodCopies(of: off, &turn)
     record.plugins.incident = nil
     // Nothing is left to be proved where all are to blame: that is safe mode, and so it stays.
     guard off.count < search.toggles.count, case .running(var run) = phase else {

@@ -94,7 +94,7 @@ extension ServiceMachine {
   /// A changed definition takes effect, with a fresh ladder. False where there is none.
   private mutating func adoptProcess(_ turn: inout Turn) -> Bool {
     guard let process = nextProcess else { return false }
-    spec.process = process.value
+    spec.process = process.value.withWhatIsKnown(from: spec.process)
     nextProcess = nil
     executable = nil
     executableReplaced = false

@@ -124,8 +124,6 @@ package struct ServiceMachine: Hashable, Sendable {
   package internal(set) var health: Health?
   /// The evidence of the last death is being gathered.
   @Rare package internal(set) var examination: Examination?
-  /// Repairs that an operator wants as soon as nothing of the run is left. Not kept.
-  var orderedRepairs: [String] = []
   var notices = NoticeLog()
   /// The number of the last probe.
   var lastProbe: UInt64 = 0

@@ -25,9 +25,9 @@ struct SwitchBoard: Hashable, Sendable {
   var inForce: [Switch] { entries.map(\.value) }
   var isEmpty: Bool { entries.isEmpty }
 
-  func switches(of service: ServiceName) -> Switches {
+  func switches(of spec: ServiceSpec) -> Switches {
     guard !entries.isEmpty else { return .none }
-    let all = entries.lazy.map(\.value).filter { $0.concerns(service) }
+    let all = entries.lazy.map(\.value).filter { $0.concerns(spec.name, in: spec.groups) }
     return all.isEmpty ? .none : Switches(Array(all))
   }
 

@@ -25,3 +25,15 @@ final class CStrings {
     bytes.deallocate()
   }
 }
+
+/// Bytes that stay where they are for as long as this lives.
+final class Bytes {
+  let memory: UnsafeMutableRawBufferPointer
+
+  init(_ bytes: [UInt8]) {
+    memory = .allocate(byteCount: bytes.count, alignment: 1)
+    memory.copyBytes(from: bytes)
+  }
+
+  deinit { memory.deallocate() }
+}

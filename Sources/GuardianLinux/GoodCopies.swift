@@ -41,6 +41,10 @@ package struct GoodCopies: Sendable {
     /// The name of its content, where it has changed only just before this look: its times cannot tell then on which side of
     /// a start a change lies.
     package var freshContent: String?
+    /// It is another than its good copy: in what it says, or in who may read it.
+    package var differs = false
+    /// When its content or its status changed, in nanoseconds since 1970; nil: it is not there.
+    package var changedAt: Int64?
   }
 
   /// Nanoseconds. The clock of a file's times is behind by a tick.
@@ -49,14 +53,74 @@ package struct GoodCopies: Sendable {
   private static let fresh: Int64 = 1_000_000_000
 
   /// Looks at the files themselves and at what is known of them.
-  package func look(at paths: [String]) -> [Sight] {
+  ///
+  /// - Parameter comparing: Those of them that are compared with their good copies too.
+  package func look(at paths: [String], comparing: [String] = []) -> [Sight] {
     let entries = self.entries(), placed = placements(), now = FileTimes.now()
     return paths.map { path in
       let (look, content) = Self.look(at: path, now)
       let entry = entries.first { $0.path == path }
       let own = placed.first { $0.path == path && $0.look == look }
-      return Sight(path: path, look: look, copiedAt: entry?.takenAt, restored: own?.backup, freshContent: content)
+      var sight = Sight(path: path, look: look, copiedAt: entry?.takenAt, restored: own?.backup, freshContent: content)
+      if comparing.contains(path), let entry { compare(entry, &sight) }
+      return sight
     }
+  }
+
+  private func compare(_ entry: Entry, _ sight: inout Sight) {
+    var status = stat()
+    guard lstat(entry.path, &status) == 0 else {
+      sight.differs = errno == ENOENT && !entry.content.isEmpty
+      return
+    }
+    sight.changedAt = FileTimes.changed(status)
+    // Nothing can stand in for a directory, nor is it what the service was well with; that is for a person.
+    if status.st_mode & S_IFMT == S_IFDIR { return }
+    var present = Entry(path: entry.path, content: "", size: Int(status.st_size), status: status, takenAt: entry.takenAt)
+    present.content = entry.content
+    guard status.st_mode & S_IFMT == S_IFREG, !entry.content.isEmpty, present.isLike(entry) else {
+      sight.differs = true
+      return
+    }
+    // A copy whose name was another's has a number after it.
+    guard let bytes = FileText.read(entry.path, limit: Self.mostBytesOfFile) else { return }
+    sight.differs = !entry.content.hasPrefix(Self.name(bytes))
+  }
+
+  /// What a run is to see in the place of a file.
+  package enum StandIn: Hashable, Sendable {
+    case copy(FileCopy)
+    /// It was not there when the service was last well.
+    case nothing(path: String)
+    /// The run sees the file itself.
+    case none(path: String, why: String)
+
+    package var path: String {
+      switch self {
+      case .copy(let copy): copy.path
+      case .nothing(let path), .none(let path, _): path
+      }
+    }
+  }
+
+  /// The good copies of these files, for the eyes of one run.
+  package func standIns(for paths: [String]) -> [StandIn] {
+    let entries = self.entries()
+    return paths.map { path in
+      guard let entry = entries.first(where: { $0.path == path }) else {
+        return .none(path: path, why: "no good copy of it is known yet")
+      }
+      if entry.content.isEmpty { return .nothing(path: path) }
+      guard let bytes = content(of: entry) else { return .none(path: path, why: "its good copy is damaged") }
+      return .copy(FileCopy(path: path, content: bytes, uid: entry.uid, gid: entry.gid, mode: entry.mode))
+    }
+  }
+
+  private func content(of entry: Entry) -> [UInt8]? {
+    guard let bytes = FileText.read(directory + "/" + entry.content, limit: Self.mostBytesOfFile),
+      bytes.count == entry.size, entry.content.hasPrefix(Self.name(bytes))
+    else { return nil }
+    return bytes
   }
 
   private static func look(at path: String, _ now: Int64) -> (ExecutableLook?, String?) {
@@ -151,9 +215,10 @@ package struct GoodCopies: Sendable {
   /// - Parameters:
   ///   - start: When the run began, in nanoseconds since 1970.
   ///   - before: How they looked before the start; empty: not known.
+  ///   - unseen: Those of them that the run has not seen, since their good copies stood in for them.
   /// - Returns: Why some are not kept, by path.
   @discardableResult package func take(
-    _ paths: [String], start: Int64, before: [Sight], now: Int64
+    _ paths: [String], start: Int64, before: [Sight], unseen: Set<String> = [], now: Int64
   ) -> [String: String] {
     let old = entries()
     var new: [Entry] = []
@@ -162,6 +227,7 @@ package struct GoodCopies: Sendable {
     for path in paths {
       let known = old.first { $0.path == path }
       do throws(Trouble) {
+        if unseen.contains(path) { throw Trouble("its good copy stands in for it") }
         let (entry, bytes) = try read(path, start: start, before: before.first { $0.path == path }, now: now)
         guard total + entry.size <= Self.mostBytes else {
           throw Trouble("the files of the service take more than \(Self.mostBytes >> 20) MiB")
@@ -337,9 +403,7 @@ package struct GoodCopies: Sendable {
         + place.prune(parent.number, owner: status.st_uid)
     }
 
-    guard let bytes = FileText.read(directory + "/" + entry.content, limit: Self.mostBytesOfFile),
-      bytes.count == entry.size, entry.content.hasPrefix(Self.name(bytes))
-    else { throw Trouble("cannot restore \(path): its good copy is damaged") }
+    guard let bytes = content(of: entry) else { throw Trouble("cannot restore \(path): its good copy is damaged") }
     var present: OwnedFD?
     if isThere, status.st_mode & S_IFMT == S_IFREG {
       let raw = openat(parent.number, place.name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)

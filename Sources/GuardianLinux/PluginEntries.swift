@@ -31,14 +31,6 @@ package enum PluginEntries {
     return .success(names)
   }
 
-  /// Nil where that cannot be told; a directory that is not there has none.
-  package static func known(in path: String) -> [String]? {
-    switch list(path) {
-    case .success(let names): names
-    case .failure(let error): error.errno == ENOENT || error.errno == ENOTDIR ? [] : nil
-    }
-  }
-
   /// Where the file system does not tell with the entry.
   private static func isFile(_ directory: Int32, _ name: String) -> Bool {
     var status = stat()

@@ -30,6 +30,8 @@ package struct SpawnRequest: Sendable {
   package var hide: [String] = []
   /// Absolute paths that are there and empty for this one process and its children.
   package var empty: [String] = []
+  /// Files that have this content for this one process and its children. Read-only for them.
+  package var copies: [FileCopy] = []
   /// Directories of which a read-only view without the hidden entries is shown, whoever could write there.
   package var views: [String] = []
   /// Changed for a trial. Nil: nothing, also where the program turned out to be another one.
@@ -90,6 +92,21 @@ package struct Child: ~Copyable, Sendable {
   package consuming func takeHandle() -> OwnedFD { pidfd }
 }
 
+/// What a file is to contain for one process.
+package struct FileCopy: Hashable, Sendable {
+  /// Absolute.
+  package var path: String
+  package var content: [UInt8]
+  package var uid: UInt32, gid: UInt32, mode: UInt32
+  package init(path: String, content: [UInt8], uid: UInt32, gid: UInt32, mode: UInt32) {
+    self.path = path
+    self.content = content
+    self.uid = uid
+    self.gid = gid
+    self.mode = mode
+  }
+}
+
 /// What became of a path that was to be hidden.
 package struct HiddenPath: Hashable, Sendable {
   package enum Way: Int32, Hashable, Sendable {
@@ -98,8 +115,10 @@ package struct HiddenPath: Hashable, Sendable {
     /// An empty file or directory lies over it: by order, or because its directory stays writable or overlays cannot be
     /// had there.
     case empty
-    /// It did not exist in the first place.
+    /// It did not exist in the first place; or a copy has no place there.
     case missing
+    /// A copy lies over it, or is in its place.
+    case copy
   }
   package var path: String
   package var way: Way

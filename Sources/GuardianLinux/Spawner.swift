@@ -26,7 +26,8 @@ package final class Spawner {
           stage: .exec, errno: EINVAL, target: request.command.first ?? "",
           sentence: "cannot run '\(request.command.first ?? "")': 'command' needs an absolute path"))
     }
-    if let bad = (request.command + request.environment + [directory] + request.hide + request.empty)
+    let copied = request.copies.map(\.path)
+    if let bad = (request.command + request.environment + [directory] + request.hide + request.empty + copied)
       .first(where: { $0.utf8.contains(0) })
     {
       return .failed(
@@ -35,7 +36,7 @@ package final class Spawner {
           sentence: "cannot start \(path): a NUL byte in '\(bad.prefix { $0 != "\0" })…'"))
     }
 
-    let hidden = HiddenParts(request.hide, empty: request.empty, views: request.views)
+    let hidden = HiddenParts(request.hide, empty: request.empty, copies: copied, views: request.views)
     let separate =
       request.forceSlowPath || !hidden.parts.isEmpty || mounts.mayBlock(path) || mounts.mayBlock(directory)
     // Looked at before, so that a file replaced in between counts as changed, never as seen.
@@ -100,12 +101,21 @@ package final class Spawner {
     let groups = Set(request.identity?.groups ?? []).sorted()
     var groupRoom = [gid_t](repeating: 0, count: groups.count + 1)
     var hide: [guardian_hide] = []
+    let contents = request.copies.map { Bytes($0.content) }
+    defer { withExtendedLifetime(contents) {} }
     for index in hidden.parts.indices {
       guard let directory = hiddenText.pointers[2 * index], let name = hiddenText.pointers[2 * index + 1] else {
         continue
       }
-      hide.append(
-        guardian_hide(directory: directory, name: name, way: Int32(bitPattern: hidden.parts[index].way.rawValue)))
+      var one = guardian_hide(
+        directory: directory, name: name, way: Int32(bitPattern: hidden.parts[index].way.rawValue), content: nil,
+        size: 0, uid: 0, gid: 0, mode: 0)
+      if let place = hidden.parts[index].copy {
+        let copy = request.copies[place]
+        (one.content, one.size) = (UnsafeRawPointer(contents[place].memory.baseAddress), copy.content.count)
+        (one.uid, one.gid, one.mode) = (copy.uid, copy.gid, copy.mode)
+      }
+      hide.append(one)
     }
 
     return directory.withCString { directory in

@@ -55,7 +55,8 @@ package struct StateLook: Sendable {
 
   /// - Parameter start: When the run began that is to be blessed with this, in nanoseconds since 1970: what has changed
   ///   since then is late. Nil: nobody is.
-  package func take(start: Int64? = nil) -> StatePrint {
+  /// - Parameter unread: What that run has not seen as it is, since plugins were off in it.
+  package func take(start: Int64? = nil, unread: Set<String> = []) -> StatePrint {
     let until = SystemClocks.monotonic() + Self.budget
     var items: [StateItem] = []
     func add(_ item: StateItem) {
@@ -66,6 +67,7 @@ package struct StateLook: Sendable {
       {
         item.isLate = true
       }
+      if start != nil, unread.contains(item.name), item.group == .config || item.group == .plugins { item.isLate = true }
       items.append(item)
     }
     let own = item(.program, program, reading: false)

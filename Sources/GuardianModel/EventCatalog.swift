@@ -59,6 +59,7 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
   case pluginRestart = "plugin-restart"
   case pluginsChanged = "plugins-changed"
   case searchEnded = "search-ended"
+  case goodCopyUsed = "good-copy-used"
   case released
   case held
   case holdEnded = "hold-ended"
@@ -120,6 +121,7 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .pluginsChanged: "4bb18f6997ba4f388011b8814a9b7447"
     case .pluginRestart: "e3d1d43f4fd14f059b3e70ee56414d78"
     case .searchEnded: "28d935ff6bcc43beae71494ba83e6cec"
+    case .goodCopyUsed: "f9d324b93b324001b4a048de5225c791"
     case .released: "f03d94f2577e4698866699c2e9962d4b"
     case .held: "444c14741c5148888c6139f8484d4057"
     case .holdEnded: "26cb5a87cc254fa09d7a22721151c1af"
@@ -183,6 +185,7 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
     case .pluginRestart: "restarts with other plugins"
     case .pluginsChanged: "a plugin that is off has changed"
     case .searchEnded: "the search for the guilty plugin is over"
+    case .goodCopyUsed: "a good copy stands in for a changed file"
     case .released: "released from quarantine"
     case .held: "held"
     case .holdEnded: "no longer held"
@@ -373,6 +376,14 @@ package enum EventName: String, Hashable, Sendable, CaseIterable {
       are on. What is known of each of them:
 
           guardianctl plugins @GUARDIAN_SERVICE@
+      """
+    case .goodCopyUsed:
+      """
+      A file has changed since the service was last well, and may be to blame or is: @GUARDIAN_FILES@. The file is left as
+      it is; the service alone sees its last known good copy. When the file is changed once more, it is tried at the next
+      start. To try it as it is:
+
+          guardianctl plugins @GUARDIAN_SERVICE@ enable @GUARDIAN_PLUGIN@
       """
     case .released:
       """
@@ -610,6 +621,8 @@ extension Occurrence {
       var all = [text("result", result.name), number("probes", probes), number("failing", failing)]
       if case .found(let off, _) = result { all.append(("plugins", .list(off))) }
       return all
+    case .goodCopyUsed(let plugin, let files):
+      return [text("plugin", plugin), ("files", .list(files.map(\.description)))]
     case .released(let why): return [text("reason", why)]
     case .held(let length, let by): return time("for_ms", length) + author(by)
     case .holdEnded, .stopped, .volatile, .commonCauseEnded, .pluginRestart: return []

@@ -5,6 +5,8 @@ package struct FileSight: Hashable, Sendable {
   package var look: UInt64
   /// It is as guardian itself has put it there, so that this version is nobody's cure. Not kept.
   package var restored = false
+  /// It is another than its last known good copy. Not kept.
+  package var change: FileChange?
   package init(path: String, look: UInt64, restored: Bool = false) {
     self.path = path
     self.look = look

@@ -101,6 +101,7 @@ extension ProcessSpec {
         print.add(replacement.to) { $0.add($1) }
       }
       addList("empty", plugin.empty) { $0.add($1) }
+      addList("good-copy", plugin.goodCopy) { $0.add($1) }
     }
     // What is found in a directory is no part of the definition.
     print.add(plugins.filter { $0.entry == nil }) { add($1, &$0) }

@@ -46,6 +46,8 @@ package struct Occurrence: Hashable, Sendable {
     /// They were off, and are due now.
     case pluginsChanged(names: [String])
     case searchEnded(SearchResult, probes: Int, failing: Int)
+    /// This plugin is off, and the service sees the last known good copies of these files from its next start on.
+    case goodCopyUsed(plugin: String, files: [FileChange])
     case released(why: String)
     case held(for: Duration, by: Author)
     case holdEnded
@@ -123,6 +125,7 @@ package struct Occurrence: Hashable, Sendable {
     case .pluginRestart: .pluginRestart
     case .pluginsChanged: .pluginsChanged
     case .searchEnded: .searchEnded
+    case .goodCopyUsed: .goodCopyUsed
     case .released: .released
     case .held: .held
     case .holdEnded: .holdEnded
@@ -269,6 +272,8 @@ extension Occurrence {
     case .pluginRestart: return "stops, to be started with other plugins"
     case .searchEnded(let result, let probes, let failing):
       return "the search is over: \(result.sentence) (\(probes) probes, \(failing) of them failed)"
+    case .goodCopyUsed(let plugin, let files):
+      return "\(plugin) is off: in place of \(list(files.map(\.description))) it sees the last known good copy"
     case .released(let why): return "released: \(why)"
     case .held(let time, let by): return "held for \(time.description) by \(by)"
     case .holdEnded: return "hold ended"

@@ -57,6 +57,8 @@ package struct PluginStatus: Hashable, Sendable {
   /// How likely it is to be to blame, in thousandths; nil: nothing is known.
   package var suspicion: Int?
   package var pinned = false
+  /// Those of its files that are not as their good copies are.
+  package var files: [FileChange] = []
   /// To blame only together with this one.
   package var partner = ""
   package init(name: String) { self.name = name }

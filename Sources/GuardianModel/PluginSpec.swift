@@ -20,6 +20,10 @@ package struct PluginSpec: Hashable, Sendable {
   package var hide: [String] = []
   /// Empty for this one service while the plugin is off.
   package var empty: [String] = []
+  /// Files of which this one service sees the last known good copy while the plugin is off.
+  package var goodCopy: [String] = []
+  /// How those of `goodCopy` were when they were looked at last; nil: they have not been. No part of the definition.
+  package var sight: GoodCopySight?
   /// The path of the entry of `plugins.directory` that it is; nil: it is written in the file. What comes and goes in a
   /// directory changes no definition.
   package var entry: String?
@@ -30,14 +34,50 @@ package struct PluginSpec: Hashable, Sendable {
   package var hasNoWay: Bool {
     var bare = PluginSpec(name: name)
     bare.entry = entry
+    bare.sight = sight
+    return self == bare
+  }
+
+  /// It would change nothing to switch it off: all it has are files, and they are as they were when the service was last
+  /// well, as far as is known.
+  package var isIdle: Bool {
+    guard !goodCopy.isEmpty, sight?.changed.isEmpty ?? true else { return false }
+    var bare = PluginSpec(name: name)
+    bare.goodCopy = goodCopy
+    bare.sight = sight
     return self == bare
   }
 
   /// Paths of the file system that are the plugin, as far as its definition tells.
   package var paths: [String] {
     var all: [String] = []
-    for path in [entry].compactMap({ $0 }) + hide + empty where !all.contains(path) { all.append(path) }
+    for path in [entry].compactMap({ $0 }) + hide + empty + goodCopy where !all.contains(path) { all.append(path) }
     return all
+  }
+}
+
+/// What a look at the files of a plugin has told.
+package struct GoodCopySight: Hashable, Sendable {
+  /// Those that are not as their good copies are. A file of which none is known is not among them.
+  package var changed: [FileChange]
+  package init(changed: [FileChange]) { self.changed = changed }
+}
+
+/// A declared file that is another than when the service was last well.
+package struct FileChange: Hashable, Sendable, CustomStringConvertible {
+  package var path: String
+  /// Nil: it is not there any more.
+  package var at: WallTime?
+  package init(path: String, at: WallTime?) {
+    self.path = path
+    self.at = at
+  }
+  /// `/etc/web.conf as changed on 2026-03-01T12:00:00Z`
+  package var description: String {
+    guard let at else { return "\(path), which is gone" }
+    var bytes: [UInt8] = []
+    at.appendRFC3339(to: &bytes)
+    return "\(path) as changed on \(String(decoding: bytes.prefix(19), as: UTF8.self))Z"
   }
 }
 

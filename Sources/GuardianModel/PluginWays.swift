@@ -86,13 +86,45 @@ extension PluginSpec {
 
 extension ProcessSpec {
   func hasSamePlugins(as other: ProcessSpec) -> Bool {
-    plugins == other.plugins && pluginDirectory == other.pluginDirectory
+    pluginDirectory == other.pluginDirectory
+      && plugins.elementsEqual(other.plugins) { mine, its in
+        var mine = mine
+        mine.sight = its.sight
+        return mine == its
+      }
   }
-  /// As its definition has it, whatever is found in `plugins.directory`.
+  /// As its definition has it, whatever is found in `plugins.directory` and of files.
   package var asDefined: ProcessSpec {
+    var bare = withoutEntries
+    bare.forgetSights()
+    return bare
+  }
+}
+
+extension ProcessSpec {
+  mutating func forgetSights() {
+    for place in plugins.indices where plugins[place].sight != nil { plugins[place].sight = nil }
+  }
+  package var withoutEntries: ProcessSpec {
     var bare = self
     bare.plugins.removeAll { $0.entry != nil }
     return bare
+  }
+  /// With what has been seen of plugins by the name of another definition: the entries of a directory that could not be
+  /// looked at, and how files are.
+  package func withWhatIsKnown(from other: ProcessSpec) -> ProcessSpec {
+    var known = self
+    for place in known.plugins.indices where !known.plugins[place].goodCopy.isEmpty {
+      let plugin = known.plugins[place]
+      guard plugin.sight == nil else { continue }
+      let seen = other.plugins.first { $0.name == plugin.name && $0.goodCopy == plugin.goodCopy }
+      if let sight = seen?.sight { known.plugins[place].sight = sight }
+    }
+    if pluginDirectory != nil, pluginDirectory == other.pluginDirectory, !plugins.contains(where: { $0.entry != nil }) {
+      let names = Set(plugins.map(\.name))
+      known.plugins += other.plugins.filter { $0.entry != nil && !names.contains($0.name) }
+    }
+    return known
   }
 }
 

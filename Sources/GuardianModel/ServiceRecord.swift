@@ -43,6 +43,9 @@ package struct ServiceRecord: Hashable, Sendable {
   /// Why it is as it is, for `status`.
   package var reason = ""
 
+  /// Repairs, by their names, that an operator wants as soon as nothing of the run is left.
+  package var orderedRepairs: [String] = []
+
   /// The declared files as they were last seen, in the order of the definition.
   package var files: [FileSight] = []
 

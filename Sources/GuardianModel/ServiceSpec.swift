@@ -266,13 +266,15 @@ package struct RepairSpec: Hashable, Sendable {
 }
 
 extension ServiceSpec {
-  /// The files that its repairs would restore, each once: what they contain is part of what the service is.
+  /// The files that its repairs would restore, and those of which a plugin may have the service see the good copy, each
+  /// once: what they contain is part of what the service is.
   package var declaredFiles: [String] {
     var files: [String] = []
     for repair in repairs {
       guard case .restore(let paths) = repair.kind else { continue }
       for path in paths where !files.contains(path) { files.append(path) }
     }
+    for path in process.plugins.flatMap(\.goodCopy) where !files.contains(path) { files.append(path) }
     return files
   }
 }

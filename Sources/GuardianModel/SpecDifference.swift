@@ -12,6 +12,10 @@ package struct SpecDifference: Hashable, Sendable {
   package var isEmpty: Bool { live.isEmpty && atStart.isEmpty }
 
   package init(from old: ServiceSpec, to new: ServiceSpec) {
+    var (old, new) = (old, new)
+    // How files were seen is no part of a definition.
+    old.process.forgetSights()
+    new.process.forgetSights()
     guard old != new else { return }
     for key in Self.keys where key.differs(old, new) {
       if key.atStart { atStart.append(key.word) } else { live.append(key.word) }

@@ -3,7 +3,7 @@
 package struct Switch: Hashable, Sendable {
   package enum Services: Hashable, Sendable {
     case all
-    /// In the file's order, each once, never empty.
+    /// In the file's order, each once; empty only where there are `groups`.
     case named([ServiceName])
   }
   package enum Plugins: Hashable, Sendable {
@@ -18,6 +18,8 @@ package struct Switch: Hashable, Sendable {
   /// Nil: as long as the file is there.
   package var until: WallTime?
   package var services: Services
+  /// Groups, all services of which are concerned too: `@shop`. In the file's order, each once.
+  package var groups: [ServiceName] = []
   package var plugins = Plugins.none
   /// In the ladder's order, each once.
   package var steps: [Step] = []
@@ -31,10 +33,11 @@ package struct Switch: Hashable, Sendable {
     self.services = services
   }
 
-  package func concerns(_ service: ServiceName) -> Bool {
+  /// - Parameter groups: Those that the service is in.
+  package func concerns(_ service: ServiceName, in groups: [ServiceName]) -> Bool {
     switch services {
     case .all: true
-    case .named(let names): names.contains(service)
+    case .named(let names): names.contains(service) || self.groups.contains(where: groups.contains)
     }
   }
 
@@ -108,7 +111,7 @@ extension Switch {
     let services: String
     switch self.services {
     case .all: services = "*"
-    case .named(let names): services = names.map(\.text).joined(separator: ",")
+    case .named(let names): services = (names.map(\.text) + groups.map { "@\($0)" }).joined(separator: ",")
     }
     let plugins: String
     switch self.plugins {
@@ -126,9 +129,12 @@ extension Switch {
     let parts = text.split(separator: "\t", omittingEmptySubsequences: false).map(String.init)
     guard parts.count == 7, !parts[0].isEmpty else { return nil }
     func list(_ text: String) -> [String] { text.split(separator: ",").map(String.init) }
-    let names = list(parts[2]).compactMap { ServiceName($0) }
-    guard parts[2] == "*" || (!names.isEmpty && names.count == list(parts[2]).count) else { return nil }
+    let words = list(parts[2])
+    let names = words.filter { !$0.hasPrefix("@") }.compactMap { ServiceName($0) }
+    let groups = words.filter { $0.hasPrefix("@") }.compactMap { ServiceName(String($0.dropFirst())) }
+    guard parts[2] == "*" || (!words.isEmpty && names.count + groups.count == words.count) else { return nil }
     self.init(file: parts[0], reason: parts[6], services: parts[2] == "*" ? .all : .named(names))
+    if parts[2] != "*" { self.groups = groups }
     if parts[1] != "-" {
       guard let nanoseconds = Int64(parts[1]) else { return nil }
       until = WallTime(nanoseconds: nanoseconds)

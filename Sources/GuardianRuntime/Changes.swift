@@ -16,6 +16,8 @@ final class ChangeTable {
     var untaken: [String: String] = [:]
     /// When the first run began that has failed since the last healthy one.
     var failing: WallTime?
+    /// Why the plugin directory cannot be looked at; empty: it can.
+    var directoryTrouble = ""
     /// Of the plugin directory, beyond what there can be of plugins.
     var entriesLeft = 0
   }
@@ -58,8 +60,8 @@ final class ChangeTable {
         known[id]?.sights = []
         continue
       }
-      let copies = copies(of: spec.name)
-      _ = shell.worker.submit({ copies.look(at: files) }) { [weak self] sights in self?.seen(sights, of: id) }
+      let copies = copies(of: spec.name), compared = spec.process.plugins.flatMap(\.goodCopy)
+      _ = shell.worker.submit({ copies.look(at: files, comparing: compared) }) { [weak self] sights in self?.seen(sights, of: id) }
     }
   }
 
@@ -97,7 +99,12 @@ final class ChangeTable {
     }
     shell.post(
       service,
-      .filesSeen(sights.map { FileSight(path: $0.path, look: $0.look?.print ?? 0, restored: $0.restored != nil) }))
+      .filesSeen(
+        sights.map {
+          var sight = FileSight(path: $0.path, look: $0.look?.print ?? 0, restored: $0.restored != nil)
+          if $0.differs { sight.change = FileChange(path: $0.path, at: $0.changedAt.map(WallTime.init(nanoseconds:))) }
+          return sight
+        }))
   }
 
   // MARK: Plugin directories
@@ -107,9 +114,29 @@ final class ChangeTable {
     guard let process = shell.fleet.latestSpec(of: service)?.process, let directory = process.pluginDirectory else {
       return
     }
-    _ = shell.worker.submit({ PluginEntries.known(in: directory.path) }) { [weak self] entries in
-      guard let self, let entries, shell.names[service] != nil else { return }
-      found(entries, in: directory, of: service, beside: process.plugins.filter { $0.entry == nil })
+    _ = shell.worker.submit({ PluginEntries.list(directory.path) }) { [weak self] entries in
+      guard let self, shell.names[service] != nil else { return }
+      let listed = process.plugins.filter { $0.entry == nil }
+      if let entries = looked(entries, of: service) { found(entries, in: directory, of: service, beside: listed) }
+    }
+  }
+
+  /// Says so where a plugin directory cannot be looked at.
+  ///
+  /// - Returns: What is in it; nil: nobody knows. Of a directory that is gone the machine knows what it remembers.
+  func looked(_ entries: Result<[String], SystemError>, of service: ServiceID) -> [String]? {
+    let known = known(service)
+    switch entries {
+    case .success(let names):
+      known.directoryTrouble = ""
+      return names
+    case .failure(let error):
+      let trouble = "its plugins cannot be told: \(error.description)"
+      if known.directoryTrouble != trouble, let name = shell.names[service] {
+        shell.log.note(.warning, "\(name): \(trouble); what is remembered of them stays")
+      }
+      known.directoryTrouble = trouble
+      return error.errno == ENOENT || error.errno == ENOTDIR ? [] : nil
     }
   }
 
@@ -126,6 +153,13 @@ final class ChangeTable {
   func notes(of service: ServiceID) -> [String] {
     guard let known = known[service] else { return [] }
     var notes: [String] = []
+    for plugin in unseen(by: service) {
+      for change in plugin.sight?.changed ?? [] {
+        let taken = known.sights.first { $0.path == change.path }?.copiedAt.map { " (of \(time($0)))" } ?? ""
+        notes.append("\(change) is not seen by it: the last known good copy\(taken) stands in for it")
+      }
+    }
+    if !known.directoryTrouble.isEmpty { notes.append("\(known.directoryTrouble); what is remembered of them stays") }
     if known.entriesLeft > 0 {
       notes.append(
         "\(known.entriesLeft) more entries of its plugin directory than there can be plugins: they cannot be switched off"
@@ -142,6 +176,12 @@ final class ChangeTable {
       return why.isEmpty ? nil : "the good copy of \(sight.path) is of an earlier run\(why)"
     }
     return notes
+  }
+
+  /// The plugins of whose files the present run sees the good copies.
+  private func unseen(by service: ServiceID) -> [PluginSpec] {
+    guard let machine = shell.fleet.machine(of: service), let run = machine.phase.run else { return [] }
+    return machine.spec.process.plugins.filter { !$0.goodCopy.isEmpty && run.disabled.contains($0.name) }
   }
 
   private func time(_ nanoseconds: Int64) -> String { Self.text(WallTime(nanoseconds: nanoseconds)) }
@@ -179,6 +219,10 @@ final class ChangeTable {
     var look: StateLook
     var declared: [String]
     var before: [GoodCopies.Sight]
+    /// What plugins that were off in the run are made of, and of that what a good copy stood in for.
+    var unread: Set<String>, unseen: Set<String>
+    /// To be compared with the good copies.
+    var compared: [String]
     var start: Int64
     var now: Int64
   }
@@ -193,11 +237,15 @@ final class ChangeTable {
         return nil
       }
       let known = known(one.service)
+      let disabled = shell.fleet.machine(of: one.service)?.phase.run?.disabled ?? []
+      let off = spec.process.plugins.filter { disabled.contains($0.name) }
       var look = look(at: spec, plugins: spec.process.plugins)
       if let pid = shell.runs.runs[one.run]?.pid, pid > 0 { look.libraries = .process(pid) }
       return Job(
         service: one.service, copies: copies(of: spec.name), look: look, declared: spec.declaredFiles,
-        before: known.beforeRun == one.run ? known.before : [], start: start, now: now.wall.nanoseconds)
+        before: known.beforeRun == one.run ? known.before : [], unread: Set(off.flatMap(\.paths)),
+        unseen: Set(off.flatMap(\.goodCopy)), compared: spec.process.plugins.flatMap(\.goodCopy), start: start,
+        now: now.wall.nanoseconds)
     }
     guard !jobs.isEmpty else { return blessNext() }
     isBlessing = true
@@ -205,14 +253,17 @@ final class ChangeTable {
       jobs.map { job -> (ServiceID, [String: String], [GoodCopies.Sight]) in
         var why: [String: String] = [:]
         if !job.declared.isEmpty {
-          why = job.copies.take(job.declared, start: job.start, before: job.before, now: job.now)
+          why = job.copies.take(job.declared, start: job.start, before: job.before, unseen: job.unseen, now: job.now)
         }
         var history = job.copies.health().flatMap { ChangeHistory($0) } ?? ChangeHistory()
         history.bless(
-          job.look.take(start: job.start), startedAt: WallTime(nanoseconds: job.start),
+          job.look.take(start: job.start, unread: job.unread), startedAt: WallTime(nanoseconds: job.start),
           settledAt: WallTime(nanoseconds: job.now))
         job.copies.keep(health: history.encoded())
-        return (job.service, why, job.declared.isEmpty ? [] : job.copies.look(at: job.declared))
+        return (
+          job.service, why,
+          job.declared.isEmpty ? [] : job.copies.look(at: job.declared, comparing: job.compared)
+        )
       }
     }) { [weak self] results in
       guard let self else { return }
@@ -285,7 +336,7 @@ final class ChangeTable {
     }
     return StateLook(
       program: process.command.first ?? "/", files: files, declared: declared, plugins: plugins.map(\.name),
-      pluginFiles: plugins.flatMap(\.paths), startPrint: bare.fingerprint,
+      pluginFiles: plugins.flatMap(\.paths).filter { !files.contains($0) }, startPrint: bare.fingerprint,
       definition: "\(shell.directories.configuration)/services/\(spec.name).yaml",
       definitionName: "services/\(spec.name).yaml", directories: directories, dependencies: dependencies,
       system: system)

@@ -449,7 +449,9 @@ final class EvidenceTable {
   /// What the changes say of plugins: those whose files have changed.
   private func hints(_ changes: [ChangeHint], for service: ServiceID) -> [PluginHint] {
     (shell.fleet.spec(of: service)?.process.plugins ?? []).compactMap { plugin in
-      let scores = changes.filter { change in plugin.paths.contains { change.what.hasPrefix($0 + ",") } }.map(\.score)
+      let scores = changes.filter { change in
+        plugin.paths.contains { change.what.hasPrefix($0 + ",") || change.what.hasPrefix($0 + " ") }
+      }.map(\.score)
       return scores.max().map { PluginHint(plugin: plugin.name, score: $0) }
     }
   }

@@ -140,7 +140,7 @@ extension Occurrence.Kind {
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
     case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed,
       .mitigation, .searchBegan, .searchSuggested,
-      .searchEnded, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .switchInForce, .stepSwitchedOff:
+      .searchEnded, .goodCopyUsed, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .switchInForce, .stepSwitchedOff:
       .warning
     case .switchBroken: .error
     case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning
@@ -164,7 +164,7 @@ extension Occurrence.Kind {
     case .escalated, .pluginsOff, .repairStarted, .repairEnded, .trialFailed, .pluginRetryFailed, .pluginsUnconfirmed,
       .mitigation,
       .searchBegan,
-      .searchSuggested, .searchEnded:
+      .searchSuggested, .searchEnded, .goodCopyUsed:
       "\u{1B}[35m"
     case .ended, .strike, .lateDeath, .waiting, .observed, .volatile, .reloadFailed, .notCounted: "\u{1B}[33m"
     case .beforeStartEnded(_, let result): result == .succeeded ? "" : "\u{1B}[33m"

@@ -20,6 +20,8 @@ final class Run {
   var stage = Stage.preparing
   /// Plugins that are off beside those of the request.
   var newcomers: [PluginSpec] = []
+  /// What it sees in the place of files of plugins that are off.
+  var standIns: [GoodCopies.StandIn] = []
   var pid: Int32 = 0
   /// Of the main process.
   var child: RunningChild?
@@ -229,15 +231,21 @@ final class RunTable {
     let files = request.spec.process.environmentFiles
     let declared = request.spec.declaredFiles, copies = shell.changes.copies(of: request.spec.name)
     let directory = request.spec.process.pluginDirectory
+    let compared = request.spec.process.plugins.flatMap(\.goodCopy)
+    let unseen = request.disabledPlugins.flatMap(\.goodCopy)
     guard !files.isEmpty || !declared.isEmpty || directory != nil else { return spawn(run, fileEnvironment: []) }
     let accepted = shell.worker.submit({
       (
-        EnvironmentFileReader.read(files), declared.isEmpty ? [] : copies.look(at: declared),
-        directory.flatMap { PluginEntries.known(in: $0.path) }
+        EnvironmentFileReader.read(files),
+        declared.isEmpty ? [] : copies.look(at: declared, comparing: compared),
+        directory.map { PluginEntries.list($0.path) }, unseen.isEmpty ? [] : copies.standIns(for: unseen)
       )
-    }) { [weak self] result, sights, entries in
+    }) { [weak self] result, sights, entries, standIns in
       guard let self, runs[run.id] === run else { return }
-      if let directory, let entries { run.newcomers = newcomers(entries, in: directory, run) }
+      run.standIns = standIns
+      if let directory, let result = entries, let entries = shell.changes.looked(result, of: service) {
+        run.newcomers = newcomers(entries, in: directory, run)
+      }
       // Heard before the start is: what has changed gives it a fresh ladder.
       if !sights.isEmpty { shell.changes.seen(sights, of: service, before: run.id) }
       switch result {
@@ -271,7 +279,7 @@ final class RunTable {
   private func newcomers(_ entries: [String], in directory: PluginDirectory, _ run: Run) -> [PluginSpec] {
     let known = run.request.spec.process.plugins
     let found = shell.changes.found(entries, in: directory, of: run.service, beside: known.filter { $0.entry == nil })
-    guard !known.isEmpty, run.request.disabledPlugins.count == known.count else { return [] }
+    guard !run.request.disabledPlugins.isEmpty, run.request.hasAllOff else { return [] }
     let names = Set(known.map(\.name))
     return found.filter { !names.contains($0.name) }
   }
@@ -299,6 +307,13 @@ final class RunTable {
     spawn.oomScoreAdjust = spec.process.oomScoreAdjust ?? shell.surroundings.oomScoreAdjust
     spawn.hide = off.flatMap(\.hide)
     spawn.empty = off.flatMap(\.empty)
+    for one in run.standIns {
+      switch one {
+      case .copy(let copy): spawn.copies.append(copy)
+      case .nothing(let path): spawn.hide.append(path)
+      case .none: break
+      }
+    }
     spawn.views = [spec.process.pluginDirectory?.path].compactMap { $0 }
 
     do throws(SystemError) {
@@ -436,9 +451,14 @@ final class RunTable {
       switch hidden.way {
       case .absent: nil
       case .empty: "\(hidden.path) is hidden as empty, not as absent"
+      case .missing where run.standIns.contains { $0.path == hidden.path }:
+        "\(hidden.path) has no place where its good copy could stand in for it"
       case .missing: "\(hidden.path) was not there to be hidden"
+      // Told with the file.
+      case .copy: nil
       }
     }
+    for case .none(let path, let why) in run.standIns { facts.notes.append("\(path) is seen by it as it is: \(why)") }
     run.pid = child.pid
     byPid[child.pid] = run.id
     run.child = RunningChild(child, run: run.id)

@@ -33,8 +33,8 @@ package struct LoadedSwitches: Sendable {
     for spec in loaded.services { services[spec.name] = .some(spec.process.plugins.map(\.name)) }
     for name in loaded.invalid { services[name] = .some(nil) }
     let check = SwitchCheck(
-      files.compactMap { file in file.value.map { ($0, file.references, file.path) } }, services: services
-    )
+      files.compactMap { file in file.value.map { ($0, file.references, file.path) } }, services: services,
+      groups: Dictionary(loaded.services.map { ($0.name, $0.groups) }) { first, _ in first })
     return diagnostics + files.flatMap { $0.diagnostics + (check.found[$0.name] ?? []) }
   }
 }
@@ -279,10 +279,14 @@ final class SwitchTable {
         services[name] = .some(shell.fleet.latestSpec(of: id)?.process.plugins.map(\.name))
       }
     }
+    var groups: [ServiceName: [ServiceName]] = [:]
+    for id in shell.fleet.ids {
+      if let spec = shell.fleet.spec(of: id), !spec.groups.isEmpty { groups[spec.name] = spec.groups }
+    }
     for name in shell.definitions.broken.keys { services[name] = .some(nil) }
     let check = SwitchCheck(
       good.values.sorted { $0.value.file < $1.value.file }.map { ($0.value, $0.references, $0.path) },
-      services: services)
+      services: services, groups: groups)
     for name in check.found.keys.sorted() { doubts += check.found[name] ?? [] }
   }
   private var ofFiles: [Diagnostic] = []
@@ -300,7 +304,7 @@ final class SwitchTable {
       let whose =
         switch one.services {
         case .all: "all services"
-        case .named(let names): names.prefix(4).map(\.text).joined(separator: ", ") + (names.count > 4 ? ", …" : "")
+        case .named(let names): Self.brief(names.map(\.text) + one.groups.map { "@\($0)" })
         }
       guard lines.count < Self.shown else {
         lines.append("and \(shell.fleet.switches.count - Self.shown) more switches")
@@ -316,6 +320,9 @@ final class SwitchTable {
           + " trouble, and by 'guardianctl reload'")
     }
     return lines
+  }
+  private static func brief(_ names: [String]) -> String {
+    names.prefix(4).joined(separator: ", ") + (names.count > 4 ? ", …" : "")
   }
   private static let shown = 8
 }

@@ -73,6 +73,12 @@ struct Checker {
     var probe: (on: [String], off: [String]) = ([], [])
     /// An operator never wants these switched; and has switched some.
     var pinned: Set<String> = [], pluginsAsOrdered = false
+    /// Entries of its plugin directory as they were seen last, and as they had been seen when the start before was decided.
+    var found: Set<String> = [], foundBefore: Set<String> = []
+    /// This run has said that its plugins are off.
+    var confirmed = false
+    /// Files that have been seen to be others than their good copies since the last start was decided.
+    var newSuspects: Set<String> = []
     /// An order may have stopped the run, or may not, where there was nothing to be done for it.
     var mayBeStopped = false
     /// An operator wants a repair now.
@@ -258,7 +264,8 @@ struct Checker {
     case .defined(let spec):
       let before = models[index].spec
       models[index].spec = spec
-      if spec.process != before.process {
+      models[index].spec.process = spec.process.withWhatIsKnown(from: before.process)
+      if spec.process.asDefined != before.process.asDefined {
         freshened(index)
         models[index].changed = true
       }
@@ -271,6 +278,14 @@ struct Checker {
     case .filesSeen(let sights):
       if models[index].filesAreOld { models[index].filesChanged = false }
       models[index].filesAreOld = false
+      for place in models[index].spec.process.plugins.indices {
+        let plugin = models[index].spec.process.plugins[place]
+        guard !plugin.goodCopy.isEmpty else { continue }
+        let sight = GoodCopySight(
+          changed: sights.filter { plugin.goodCopy.contains($0.path) }.compactMap(\.change))
+        models[index].spec.process.plugins[place].sight = sight
+        if plugin.isIdle, !sight.changed.isEmpty { models[index].newSuspects.insert(plugin.name) }
+      }
       for sight in sights {
         if let known = models[index].files[sight.path], known != sight.look, !sight.restored {
           models[index].filesChanged = true
@@ -291,7 +306,8 @@ struct Checker {
         verdicts.append(index)
       }
     // It is in force with the next start, whose request is judged by the definition that it carries.
-    case .pluginsFound, .pluginsConfirmed: break
+    case .pluginsFound(_, let found): models[index].found = Set(found.map(\.name))
+    case .pluginsConfirmed(let run): if models[index].run == run { models[index].confirmed = true }
     case .resumed:
       for place in models[index].checks.indices {
         models[index].checks[place].disturbed = models[index].checks[place].probe != nil
@@ -560,18 +576,23 @@ struct Checker {
 
   private func isSwitchedOff(_ index: Int, _ plugin: String) -> Bool {
     switches.contains { one in
-      one.concerns(models[index].spec.name) && one.turnsOff(plugin: plugin) && (one.until.map { wall < $0 } ?? true)
+      one.concerns(models[index].spec.name, in: models[index].spec.groups) && one.turnsOff(plugin: plugin) && (one.until.map { wall < $0 } ?? true)
     }
   }
   private func mayBeSwitchedOff(_ index: Int, _ plugin: String, _ now: Nanoseconds) -> Bool {
     (switches + former.filter { now - $0.until <= minute }.map(\.value)).contains { one in
-      one.concerns(models[index].spec.name) && one.turnsOff(plugin: plugin)
+      one.concerns(models[index].spec.name, in: models[index].spec.groups) && one.turnsOff(plugin: plugin)
     }
+  }
+
+  /// A file that is as it was when the service was last well is none.
+  private static func hasSuspect(_ spec: ServiceSpec) -> Bool {
+    spec.process.plugins.contains { $0.goodCopy.isEmpty || !($0.sight?.changed ?? []).isEmpty }
   }
 
   /// How many strikes end a step, counted here from the definition and not by the machine.
   static func allowed(_ spec: ServiceSpec, on step: Step) -> Int {
-    let repairs = !spec.repairs.isEmpty, plugins = !spec.process.plugins.isEmpty
+    let repairs = !spec.repairs.isEmpty, plugins = hasSuspect(spec)
     switch step {
     case .restart:
       return spec.escalation.restart + (repairs ? 0 : spec.escalation.repair)
@@ -589,7 +610,7 @@ struct Checker {
       skipped.append(.repair)
     }
     if step < .safeMode {
-      if !spec.process.plugins.isEmpty { return (.safeMode, skipped) }
+      if hasSuspect(spec) { return (.safeMode, skipped) }
       skipped.append(.safeMode)
     }
     return (.quarantine, skipped)
@@ -598,7 +619,7 @@ struct Checker {
   private static func below(_ spec: ServiceSpec, _ step: Step) -> Step {
     // Without escalation there is no step but the first.
     if !spec.escalation.enabled { return .restart }
-    if step > .safeMode, !spec.process.plugins.isEmpty { return .safeMode }
+    if step > .safeMode, hasSuspect(spec) { return .safeMode }
     if step > .repair, !spec.repairs.isEmpty { return .repair }
     return .restart
   }
@@ -870,11 +891,21 @@ struct Checker {
         record.strikes == models[index].strikes || models[index].step == .quarantine, index, now,
         "\(record.strikes) strikes in the record, \(models[index].strikes) by the deaths")
     }
+    // What is in its directory comes and goes without a change of the definition.
+    models[index].spec.process.plugins =
+      models[index].spec.process.withoutEntries.plugins + request.spec.process.plugins.filter { $0.entry != nil }
     let plugins = models[index].spec.process.plugins
+    if models[index].step == .safeMode, request.kind == .ordinary, !models[index].mayBeFresh {
+      try check(
+        models[index].found.intersection(models[index].foundBefore).allSatisfy { name in
+          request.disabledPlugins.contains { $0.name == name } || models[index].pinned.contains(name)
+        }, index, now, "started in safe mode with a plugin of its directory on")
+    }
     if models[index].step == .safeMode, request.kind == .ordinary, !models[index].mayBeFresh {
       try check(
         plugins.allSatisfy { plugin in
           request.disabledPlugins.contains { $0.name == plugin.name } || models[index].pinned.contains(plugin.name)
+            || plugin.isIdle || models[index].newSuspects.contains(plugin.name)
         }, index, now, "started in safe mode with plugins on")
     }
     for plugin in plugins where isSwitchedOff(index, plugin.name) {
@@ -911,6 +942,9 @@ struct Checker {
     // A restart at once is written down alongside, and so comes before its record.
     if models[index].lastRecord?.openRun != request.run { try decided(index, now: now) }
     models[index].run = request.run
+    models[index].newSuspects = []
+    models[index].foundBefore = models[index].found
+    models[index].confirmed = false
     models[index].repairIsOrdered = false
     models[index].mayBeStopped = false
     models[index].kind = request.kind
@@ -1098,17 +1132,26 @@ struct Checker {
       models[index].windowFrom = now
       models[index].underWaySince = nil
     case .reset, .started, .check, .repairStarted, .repairEnded, .beforeStart, .beforeStartEnded,
-      .pluginsOff, .pluginsOn, .pluginRetryFailed, .pluginsUnconfirmed, .mitigation, .pluginsChanged, .searchSuggested,
-      .held,
+      .pluginsOn, .pluginRetryFailed, .pluginsUnconfirmed, .mitigation, .goodCopyUsed, .pluginsChanged,
+      .searchSuggested, .held,
       .requested, .waiting, .waitingFor, .standingDown,
       .stuck, .volatile, .resumed, .commonCause, .commonCauseEnded:
       break
+    case .pluginsOff(let names, _):
+      try check(
+        !models[index].spec.process.plugins.contains { names.contains($0.name) && $0.isIdle }, index, now,
+        "a file is suspected that is as it was when the service was well")
     case .searchBegan(let names):
       try check(names.count > 1, index, now, "a search for a single plugin")
       try check(
         models[index].settled && models[index].mainAlive, index, now, "a search of what is not settled in safe mode")
       try check(
         names.allSatisfy(models[index].disabled.contains), index, now, "a search with some of the plugins on")
+      if models[index].spec.plugins.acknowledge != nil,
+        models[index].spec.process.plugins.allSatisfy({ models[index].disabled.contains($0.name) || $0.isIdle })
+      {
+        try check(models[index].confirmed, index, now, "a search of what has not confirmed that its plugins are off")
+      }
       try checkSearch(index, now: now, boot: boot)
       models[index].searching = true
     case .probing(_, let on, let off, _):

@@ -33,6 +33,12 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case thawed
   /// What guardian itself has restored is taken for an operator's cure.
   case ownCure = "own-cure"
+  /// Every file that has a good copy is taken to be another than that.
+  case everyFileSuspect = "every-file-suspect"
+  /// A program is said to have confirmed that its plugins are off as soon as it is there.
+  case rashConfirmation = "rash-confirmation"
+  /// Plugin directories are all empty to the fleet.
+  case blindToEntries = "blind-to-entries"
   /// A search's start has all plugins on, whatever the search has asked for.
   case wrongSet = "wrong-set"
   /// A probe that died is held against the service.
@@ -80,8 +86,20 @@ struct Subject {
     guard let bug else { return fleet.handle(event, for: id, now: now) }
     switch (bug, event) {
     case (.ownCure, .filesSeen(let sights)):
-      let taken = sights.map { FileSight(path: $0.path, look: $0.look) }
+      let taken = sights.map { sight in
+        var sight = sight
+        sight.restored = false
+        return sight
+      }
       return fleet.handle(.filesSeen(taken), for: id, now: now)
+    case (.everyFileSuspect, .filesSeen(var sights)):
+      for place in sights.indices { sights[place].change = FileChange(path: sights[place].path, at: nil) }
+      return fleet.handle(.filesSeen(sights), for: id, now: now)
+    case (.rashConfirmation, .spawned(let run, _, _, _)):
+      fleet.handle(event, for: id, now: now)
+      return fleet.handle(.pluginsConfirmed(run), for: id, now: now)
+    case (.blindToEntries, .pluginsFound(let directory, _)):
+      return fleet.handle(.pluginsFound(directory, []), for: id, now: now)
     case (.lostDeath, .ended):
       if once(in: 50) { return }
     case (.probeInverted, .probed(let run, let number, let result)):

@@ -292,6 +292,17 @@ struct SpecMaker {
       plugin.environment = [EnvironmentVariable("PLUGIN\(index)", "off")]
       spec.process.plugins.append(plugin)
     }
+    // By the number: the dice of all others fall as ever.
+    if number % 5 == 3 {
+      var plugin = PluginSpec(name: World.configPlugin)
+      plugin.goodCopy = [World.configFile]
+      spec.process.plugins.append(plugin)
+    }
+    if number % 5 == 2, !spec.process.plugins.isEmpty {
+      spec.process.pluginDirectory = PluginDirectory(path: World.pluginDirectory)
+    }
+    if number % 3 == 1 { spec.plugins.acknowledge = .status("safe") }
+    if number % 4 == 0, let group = World.group { spec.groups = [group] }
     if dice.chance(150) { spec.process.beforeStart = ["/bin/prepare"] }
     spec.plugins.retryAfter = .seconds(dice.pick([900, 3600, 86400]))
     switch dice.below(8) {

@@ -90,6 +90,8 @@ package struct Walk {
     var reload: [Int]
     var checks: [[Int]] = [], awaited = false
     var order: [Int]
+    /// Of each plugin; of the search; whether repairs are ordered.
+    var plugins: [Int] = []
     /// Being gathered, a strike; the last two signatures are there, and equal.
     var evidence: [Bool] = []
   }
@@ -264,6 +266,17 @@ package struct Walk {
         .start, .restart, .release, .reset, .stop(untilBoot: false), .hold(.seconds(9)), .hold(.zero),
       ] + (spec.reload == nil ? [] : [.reload])
     for verb in verbs { moves.append(("order \(verb.name)", .order(verb))) }
+    if spec.process.plugins.count > 1, let plugin = spec.process.plugins.first?.name {
+      for order in [PluginOrder.enable(plugin), .disable(plugin), .pin(plugin), .unpin(plugin), .search] {
+        moves.append(("order plugins \(order.name)", .order(.plugins(order))))
+      }
+      for on in [true, false] { moves.append(("order safe-mode \(on ? "on" : "off")", .order(.safeMode(on)))) }
+      if !spec.repairs.isEmpty { moves.append(("order repair", .order(.repair(nil)))) }
+      // What it is to do without is often what it was seen to be well without.
+      if let run = around.run, around.main == .alive, spec.plugins.acknowledge != nil {
+        moves.append(("confirmed", .event(.pluginsConfirmed(run))))
+      }
+    }
     var changed = spec
     changed.process.environment = [EnvironmentVariable("V", "2")]
     moves.append(("redefined", .event(.defined(changed))))
@@ -356,8 +369,14 @@ package struct Walk {
         (machine.record.step == .quarantine) == (request.kind == .trial) || machine.spec.mode == .observe,
         "an ordinary start in quarantine, or a trial outside")
       try check(
-        machine.record.step != .safeMode || request.kind == .pluginRetry || machine.spec.mode == .observe
-          || !request.disabledPlugins.isEmpty || machine.spec.process.plugins.isEmpty, "plugins on in safe mode")
+        machine.record.step != .safeMode || request.kind != .ordinary || machine.spec.mode == .observe
+          || !machine.spec.escalation.enabled
+          || request.spec.process.plugins.allSatisfy { plugin in
+            machine.record.plugins[plugin.name]?.pinned ?? false
+              || request.disabledPlugins.contains { $0.name == plugin.name }
+          } || machine.record.plugins.search != nil && !request.disabledPlugins.isEmpty, "plugins on in safe mode")
+      try check(
+        request.kind != .probe || machine.record.plugins.search?.probe != nil, "a probe that no search has asked for")
       node.around.older = node.around.run
       node.around.run = request.run
       node.around.main = .asked
@@ -488,6 +507,21 @@ package struct Walk {
       node.around.examined != nil, machine.examination != nil, machine.examination?.struck ?? false,
       record.strikeSignature != nil, record.strikeSignatureBefore != nil,
     ]
+    if machine.spec.process.plugins.count > 1 {
+      for plugin in machine.spec.process.plugins {
+        let known = record.plugins[plugin.name]
+        let off = [nil, .ladder, .search, .operator].firstIndex(of: known?.off) ?? 0
+        key.plugins.append(
+          off + (known?.pinned ?? false ? 4 : 0) + (known?.probationUntil == nil ? 0 : 8)
+            + (machine.phase.run?.disabled.contains(plugin.name) ?? false ? 16 : 0))
+      }
+      let search = record.plugins.search
+      key.plugins += [
+        search.map { min($0.observations.count, 2) } ?? -1, Int(search?.probe?.on.bits ?? 0),
+        search?.death == nil ? 0 : 1, search?.paused ?? false ? 1 : 0, record.plugins.searched ? 1 : 0,
+        record.plugins.searchWanted ? 1 : 0, record.orderedRepairs.count,
+      ]
+    }
     if let examination = machine.examination { add(examination.until) }
     if let run = machine.phase.run {
       key.kind = run.kind

@@ -33,6 +33,13 @@ package struct World {
   private let traced: Int?
   package private(set) var trace: [String] = []
 
+  /// Some services have a configuration file that is as it was when they were last well, or is not: the one is no suspect,
+  /// the other one is like any plugin.
+  static let configPlugin = "config", configFile = "/etc/config"
+  /// Others have plugins in a directory, which come and go, and may not be there at all.
+  static let pluginDirectory = "/plugins"
+  static let group = ServiceName("shop")
+
   /// One simulated service with what exists of it.
   private struct Place {
     var id: ServiceID
@@ -44,6 +51,8 @@ package struct World {
     var watched = false, watchedFiles = false
     /// Which version of its declared files is there, and which one guardian has put there last.
     var fileVersion: UInt64 = 1, restoredVersion: UInt64 = 0
+    /// Of its plugin directory; nil: that is not mounted, and looks empty.
+    var entries: [String]? = ["e0.so", "e1.so"]
     var removed = false
   }
 
@@ -430,6 +439,11 @@ package struct World {
     let run = places[place].processes[at].run
     // Looked at before each start, however that goes.
     seeFiles(place)
+    if let directory = places[place].spec.process.pluginDirectory {
+      let listed = places[place].spec.process.plugins
+      let found = directory.plugins(of: places[place].entries ?? [], beside: listed).found
+      deliver(.pluginsFound(directory, found), to: place)
+    }
     func fail(_ failure: SpawnFailure) {
       places[place].processes.remove(at: at)
       deliver(.spawnFailed(run, failure), to: place)
@@ -468,6 +482,11 @@ package struct World {
     places[place].processes[at].mainAlive = true
     places[place].processes[at].death = course.death
     deliver(.spawned(run, pid: Int32(truncatingIfNeeded: serial) & 0x3f_ffff + 2, executable: executable), to: place)
+    // Some say that their plugins are off, and some do not.
+    if places[place].spec.plugins.acknowledge != nil, !disabled.isEmpty, serial % 2 == 0 {
+      deliver(.pluginsConfirmed(run), to: place)
+    }
+    guard let at = process(place, serial) else { return }
     places[place].processes[at].unwellFrom = course.unwellAfter.map { monotonic + $0 }
     if ![.none, .check].contains(places[place].spec.ready), let after = course.readyAfter {
       queue.add(.ready(place: place, serial), at: monotonic + after)
@@ -667,6 +686,10 @@ package struct World {
       var one = Switch(
         file: file, reason: "a dice", services: dice.chance(300) ? .all : .named([places[place].spec.name]))
       if dice.chance(400) { one.until = clock.wall + .seconds(1 + dice.below(3_000)) }
+      if case .named = one.services, let group = Self.group, dice.chance(200) {
+        one.services = .named([])
+        one.groups = [group]
+      }
       one.plugins = dice.chance(200) ? .all : .named(["plugin\(dice.below(3))"])
       all.append(one)
     }
@@ -678,8 +701,18 @@ package struct World {
   private mutating func change(_ place: Int) {
     if dice.chance(300), places[place].program.guilt != nil {
       // One is mended, or another one is broken.
+      if places[place].spec.process.plugins.contains(where: { !$0.goodCopy.isEmpty }) {
+        places[place].fileVersion = UInt64(monotonic) &+ 2
+      }
       places[place].program.guilt =
-        dice.chance(500) ? nil : .make(of: places[place].spec.process.plugins.map(\.name), dice: &dice)
+        dice.chance(500)
+        ? nil
+        : .make(
+          of: places[place].spec.process.plugins.map(\.name)
+            + (places[place].spec.process.pluginDirectory == nil ? [] : places[place].entries ?? []), dice: &dice)
+    }
+    if places[place].spec.process.pluginDirectory != nil {
+      places[place].entries = dice.pick([nil, [], ["e0.so"], ["e1.so", "e2.so"], ["e0.so", "e1.so"]])
     }
     switch dice.below(10) {
     case 0..<3:
@@ -724,7 +757,16 @@ package struct World {
     guard !files.isEmpty else { return }
     let version = places[place].fileVersion
     let restored = version == places[place].restoredVersion
-    deliver(.filesSeen(files.map { FileSight(path: $0, look: version, restored: restored) }), to: place)
+    let differs = places[place].program.guilt?.plugins.contains(Self.configPlugin) ?? (!restored && version % 3 == 0)
+    deliver(
+      .filesSeen(
+        files.map { path in
+          var sight = FileSight(path: path, look: version, restored: restored)
+          if path == Self.configFile, differs { sight.change = FileChange(path: path, at: nil) }
+          return sight
+        }), to: place)
+    let made = subject.fleet.machine(of: places[place].id)?.pluginFiles ?? []
+    if !made.isEmpty { deliver(.pluginsSeen(made.map { FileSight(path: $0, look: version) }), to: place) }
   }
 
   // MARK: - What the fleet wants done
@@ -882,7 +924,8 @@ package struct World {
     case .executableSeen(nil): "executable gone"
     case .executableSeen: "executable changed"
     case .filesSeen(let sights):
-      "files seen: \(sights.map { "\($0.path) \($0.look)\($0.restored ? " restored" : "")" })"
+      "files seen: "
+        + "\(sights.map { "\($0.path) \($0.look)\($0.restored ? " restored" : "")\($0.change == nil ? "" : " changed")" })"
     case .pluginsConfirmed(let run): "plugins of \(short(run)) confirmed to be off"
     case .pluginsFound(_, let found): "plugins found: \(found.map(\.name))"
     case .measured(let run, let cpu): "measured \(short(run)): \(cpu?.description ?? "-")"

@@ -138,6 +138,7 @@ extension FieldWriter {
     if let signature = record.strikeSignature { unsigned(33, signature) }
     if let signature = record.strikeSignatureBefore { unsigned(34, signature) }
     if record.mitigation != MitigationRecord() { message(43) { $0.write(record.mitigation) } }
+    for name in record.orderedRepairs { string(47, name) }
     for file in record.files {
       message(35) {
         $0.string(1, file.path)
@@ -491,6 +492,8 @@ extension FieldReader {
       case 39: try inner.pluginCounts(&record.plugins)
       case 40: record.standsIn = try field.flag()
       case 43: record.mitigation = try inner.mitigation()
+      case 47:
+        if record.orderedRepairs.count < 1_000 { record.orderedRepairs.append(try field.string()) }
       case endTag: complete = true
       default: break
       }

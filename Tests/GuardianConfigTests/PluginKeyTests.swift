@@ -25,6 +25,8 @@ import Testing
     #expect(
       try plugin("replace-arguments: [{from: --fast, to: [--slow, --safe]}]").replaceArguments
         == [ArgumentReplacement(from: ["--fast"], to: ["--slow", "--safe"])])
+    let files = try plugin("good-copy: [/etc/a, /etc/b/]")
+    #expect(files.goodCopy == ["/etc/a", "/etc/b"] && files.paths == files.goodCopy && files.isIdle)
     let both = try plugin("hide: /a/b, empty: [/a/c, /a/d/]")
     #expect(both.hide == ["/a/b"] && both.empty == ["/a/c", "/a/d"] && both.paths == ["/a/b", "/a/c", "/a/d"])
   }
@@ -69,6 +71,11 @@ import Testing
       "plugins: {list: [{name: a, replace-arguments: [{from: --no}]}]}", "2:48: a replacement without 'from' and 'to'"),
     Faulty("plugins: {list: [{name: a, replace-arguments: [{from: [], to: b}]}]}", "2:55: 'from' is empty"),
     Faulty("plugins: {list: [{name: a, empty: relative}]}", "2:35: 'empty' must be an absolute path"),
+    Faulty("plugins: {list: [{name: a, good-copy: relative}]}", "2:39: 'good-copy' must be an absolute path"),
+    Faulty("plugins: {list: [{name: a, good-copy: [/a, /a]}]}", "2:44: /a is here twice"),
+    Faulty("plugins: {list: [{name: a, hide: /a, good-copy: /a}]}", "2:34: /a is both in 'hide' and in 'good-copy'"),
+    Faulty("plugins: {directory: /a, entry: {good-copy: \"%p\"}}", "2:45: 'good-copy' in 'entry'"),
+    Faulty("plugins: {list: [{name: a, good-copy: [\((0..<33).map { "/a/\($0)" }.joined(separator: ", "))]}]}", "2:17: 33 files"),
     Faulty("plugins: {list: [{name: a, hide: /a, empty: /a}]}", "2:45: /a is both in 'hide' and in 'empty'"),
     Faulty("plugins: {list: [{name: a, unset: []}]}", "2:18: plugin 'a' cannot be switched off", has: "remove-from"),
     Faulty("plugins: {directory: plugins.d}", "2:22: 'directory' must be an absolute path"),
@@ -139,6 +146,9 @@ import Testing
 
   @Test func `that need a capability are said to, and the service runs without them`() throws {
     let machine = context(canHide: false)
+    let copy = parse("command: [/bin/x]\nplugins: {list: [{name: a, good-copy: /b}]}", in: machine)
+    #expect(copy.diagnostics.first?.description.contains("2:39: 'good-copy' needs CAP_SYS_ADMIN") == true)
+    #expect(copy.spec?.process.plugins == [])
     let empty = parse("command: [/bin/x]\nplugins: {list: [{name: a, empty: /b}]}", in: machine)
     #expect(empty.diagnostics.first?.description.contains("2:35: 'empty' needs CAP_SYS_ADMIN") == true)
     #expect(empty.spec?.process.plugins == [])

@@ -37,6 +37,13 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
     #expect(value.plugins == .named(["payments", "social"]) && value.steps == [.repair, .quarantine] && !value.ladder)
     #expect(value.what == "plugins payments, social; steps repair, quarantine")
     #expect(parsed.references.map(\.name) == ["web", "shop", "payments", "social"])
+    let group = try #require(parse("{reason: r, services: [web, \"@shop\"], ladder: off}").value)
+    #expect(group.services == .named([try name("web")]))
+    #expect(group.groups.map(\.text) == ["shop"])
+    #expect(Switch(text: group.text) == group)
+    let alone = try #require(parse("{reason: r, services: [\"@shop\"], ladder: off}").value)
+    let shop = try name("shop"), other = try name("x")
+    #expect(Switch(text: alone.text) == alone && alone.concerns(other, in: [shop]) && !alone.concerns(shop, in: []))
     let all = try #require(parse("{reason: r, services: all, plugins: all, ladder: off}").value)
     #expect(all.services == .all && all.plugins == .all && all.ladder && all.until == nil)
     #expect(all.what == "all plugins; the ladder")
@@ -52,6 +59,8 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
     Faulty("reason: r\nservices: []\nladder: off", "2:11: 'services' is empty"),
     Faulty("reason: r\nservices: [Web]\nladder: off", "2:12: an element of 'services' must be the name of a service"),
     Faulty("reason: r\nservices: [a, a]\nladder: off", "2:15: service 'a' is here twice"),
+    Faulty("reason: r\nservices: [\"@a\", \"@a\"]\nladder: off", "2:18: group '@a' is here twice"),
+    Faulty("reason: r\nservices: [\"@A\"]\nladder: off", "2:12: an element of 'services' must be", has: "@GROUP"),
     Faulty("reason: r\nservices: all\nladder: no", "3:9: 'ladder' must be off", has: "did you mean 'off'?"),
     Faulty("reason: r\nservices: all\nsteps: [repiar]", "3:9: an element of 'steps'", has: "did you mean 'repair'?"),
     Faulty("reason: r\nservices: all\nplugins: []", "3:10: 'plugins' is empty"),
@@ -98,9 +107,18 @@ private func name(_ text: String) throws -> ServiceName { try #require(ServiceNa
         try name("web"): .some(["payments", "social"]), try name("mail"): .some([]),
         try name("odd"): Optional<[String]>.none,
       ]
-      return SwitchCheck([(value, parsed.references, "switches.d/x.yaml")], services: services).found["x.yaml"]?.map(
-        \.description) ?? []
+      return SwitchCheck(
+        [(value, parsed.references, "switches.d/x.yaml")], services: services,
+        groups: [try name("web"): [try name("shop")], try name("mail"): [try name("shop")]]
+      ).found["x.yaml"]?.map(\.description) ?? []
     }
+    #expect(try check("{reason: r, services: [\"@shop\"], plugins: [payments]}") == [])
+    #expect(
+      try check("{reason: r, services: [\"@shpo\"], ladder: off}") == [
+        "switches.d/x.yaml:1:24: warning: no service is in group '@shpo' here; the switch does nothing for it; did you "
+          + "mean '@shop'?"
+      ])
+    #expect(try check("{reason: r, services: [\"@shop\"], plugins: [other]}").count == 1)
     #expect(try check("{reason: r, services: [web], plugins: [payments]}") == [])
     #expect(try check("{reason: r, services: all, plugins: [nothing]}") == [])  // whoever is not valid may have it
     #expect(

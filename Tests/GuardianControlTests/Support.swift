@@ -93,6 +93,10 @@ let zoo: [ServiceStatus] = {
   (payments.state, payments.off, payments.by, payments.suspicion) = (.off, true, "search", 961)
   payments.until = WallTime(nanoseconds: 1_790_000_000_000_000_000)
   payments.partner = "social"
+  payments.files = [
+    FileChange(path: "/etc/pay.conf", at: WallTime(nanoseconds: 1_790_000_000_000_000_000)),
+    FileChange(path: "/etc/pay.key", at: nil),
+  ]
   var social = PluginStatus(name: "social")
   (social.state, social.off, social.by, social.pinned) = (.off, true, "operator", true)
   degraded.plugins = [payments, social, PluginStatus(name: "maps")]

@@ -134,6 +134,29 @@ extension Conversation {
     #expect(c.step == .safeMode)
   }
 
+  @Test func `that cannot be looked at are as they are remembered, also for a guardian that comes after`() {
+    func quiet(_ entries: [String]) -> ServiceSpec { spec(entries) { $0.plugins.search = .off } }
+    var c = Conversation(quiet(["a", "b"]))
+    for _ in 0..<5 { c.crash() }
+    #expect(c.step == .safeMode)
+    c.settle()
+    // It is not mounted when guardian comes up, and not when it looks.
+    c.guardianDies(definition: quiet([]))
+    c.adopt()
+    c.tell(.begin)
+    #expect(c.fleet.spec(of: c.id)?.process.plugins.map(\.name) == ["listed", "a", "b"])
+    #expect(c.fleet.define(quiet([]), for: c.id, now: c.now) == nil, "nothing has changed")
+    c.tell(found([]))
+    c.end()
+    #expect(c.spawns.last?.request.disabledPlugins.map(\.name) == ["listed", "a", "b"])
+    c.settle()
+    // It is there: what is not in it is remembered all the same.
+    c.tell(found(["b", "c"]))
+    c.end()
+    #expect(c.spawns.last?.request.disabledPlugins.map(\.name) == ["listed", "b", "c"])
+    #expect(c.record.plugins["a"]?.off == .ladder)
+  }
+
   @Test func `that a reload finds are none of its changes, and those of another directory are not heard of`() {
     var c = Conversation(spec(["a"]))
     c.crash()

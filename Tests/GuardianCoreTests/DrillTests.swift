@@ -51,6 +51,27 @@ import Testing
     #expect(!other.takeLines().contains { $0.text.contains("repair fix") })
   }
 
+  @Test func `dies of what guardian itself ends it for, of what cannot be executed, and as its evidence says`() {
+    for (cause, matcher) in [
+      (DrillCause.check, CauseMatcher.cause("check")), (.watchdog, .cause("watchdog")),
+      (.startTimeout, .cause("start-timeout")), (.exec, .cause("exec")), (.crashClass(.config), .crashClass(.config)),
+      (.crashClass(.wild), .crashClass(.wild)),
+    ] {
+      var walk = drill(spec { $0.repairs[0].on = [matcher] }, cause)
+      let lines = walk.takeLines()
+      #expect(lines.contains { $0.text.contains("repair fix") }, "\(cause)")
+      #expect(lines.last?.action == "quarantine" && walk.isOver, "\(cause)")
+      var other = drill(spec { $0.repairs[0].on = [.exit(1)] }, cause)
+      #expect(!other.takeLines().contains { $0.text.contains("repair fix") }, "\(cause)")
+    }
+    // A plain restart cannot cure it.
+    var loader = drill(spec(), .exec)
+    #expect(loader.takeLines().filter { $0.action == "death" && $0.step == .restart }.count == 1)
+    // Within the late budget, and so without a strike.
+    var killed = drill(spec(), .killed, crashes: 3)
+    #expect(killed.takeLines().allSatisfy { $0.strikes == 0 })
+  }
+
   @Test func `waits for each repair of each round, in order, and goes on by what it comes to`() {
     var walk = drill(spec(), repairs: true)
     var names: [String] = []
@@ -78,9 +99,11 @@ import Testing
   }
 
   @Test func `has its cause as it is written`() {
-    for text in ["exit:0", "exit:255", "signal:SEGV", "oom"] { #expect(DrillCause(text)?.text == text) }
+    for text in [
+      "exit:0", "exit:255", "signal:SEGV", "oom", "killed", "watchdog", "start-timeout", "check", "exec", "class:wild",
+    ] { #expect(DrillCause(text)?.text == text) }
     #expect(DrillCause("signal:SIGSEGV") == .signal(.segv))
-    for text in ["", "exit", "exit:", "exit:256", "exit:-1", "exit:+1", "signal:", "signal:X", "crash", "exit:1:2"] {
+    for text in ["", "exit", "exit:", "exit:256", "exit:-1", "exit:+1", "signal:", "signal:X", "crash", "exit:1:2", "class:", "class:clean", "class:x"] {
       #expect(DrillCause(text) == nil, "\(text)")
     }
   }

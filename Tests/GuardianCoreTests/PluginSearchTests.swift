@@ -306,3 +306,94 @@ private struct Trouble {
     #expect(trouble.talk.spawns.last?.request.kind == .pluginRetry)
   }
 }
+
+/// A service with three plugins and a file that is like one while it is another than its good copy.
+@Suite struct `a configuration file with a good copy` {
+  private static let path = "/etc/web.conf"
+  private func make(_ isDeadly: @escaping ([String]) -> Bool, plugins: Int = 4) -> Trouble {
+    Trouble(
+      plugins,
+      { spec in
+        spec.process.plugins[plugins - 1] = PluginSpec(name: "p\(plugins - 1)")
+        spec.process.plugins[plugins - 1].goodCopy = [Self.path]
+      }, isDeadly: isDeadly)
+  }
+  private func see(_ trouble: inout Trouble, _ look: UInt64, differs: Bool) {
+    var sight = FileSight(path: Self.path, look: look)
+    if differs { sight.change = FileChange(path: Self.path, at: WallTime(nanoseconds: 1_790_000_000_000_000_000)) }
+    trouble.talk.tell(.filesSeen([sight]))
+    trouble.talk.tell(.pluginsSeen([FileSight(path: Self.path, look: look)]))
+  }
+
+  @Test func `that has changed and is to blame is found, named, and tried when it changes again`() {
+    var trouble = make { $0.contains("p3") }
+    see(&trouble, 7, differs: true)
+    trouble.playUntilFound()
+    #expect(trouble.off == ["p3"] && trouble.talk.step == .restart)
+    #expect(trouble.talk.status.degraded)
+    let files: [FileChange] = trouble.talk.occurrences.compactMap { kind -> [FileChange]? in
+      if case .goodCopyUsed("p3", let files) = kind { files } else { nil }
+    }.last ?? []
+    let told = files.map(\.description).joined()
+    #expect(told.contains("/etc/web.conf as changed on 2026-09-21T14:13:20Z"), "\(told)")
+    #expect(trouble.talk.status.plugins.last?.files.map(\.path) == [Self.path])
+    #expect(trouble.talk.spawns.last?.request.disabledPlugins.map(\.goodCopy) == [[Self.path]])
+
+    see(&trouble, 7, differs: true)
+    see(&trouble, 8, differs: true)
+    trouble.isDeadly = { _ in false }
+    trouble.talk.end()
+    #expect(trouble.talk.spawns.last?.request.kind == .pluginRetry)
+    see(&trouble, 8, differs: true)
+    trouble.play(for: .seconds(90))
+    #expect(trouble.off.isEmpty && trouble.talk.status.settled && !trouble.talk.status.degraded)
+  }
+
+  @Test func `that has changed and is innocent stays on`() {
+    var trouble = make { $0.contains("p1") }
+    see(&trouble, 7, differs: true)
+    trouble.playUntilFound()
+    #expect(trouble.off == ["p1"])
+    #expect(trouble.probes.contains { !$0.on.contains("p3") }, "it was a suspect too")
+  }
+
+  @Test func `that is as it was takes no part`() {
+    var trouble = make { $0.contains("p1") }
+    see(&trouble, 7, differs: false)
+    trouble.playUntilFound()
+    #expect(trouble.off == ["p1"])
+    #expect(trouble.talk.spawns.allSatisfy { !$0.request.disabledPlugins.map(\.name).contains("p3") })
+    #expect(trouble.talk.spawns.contains { $0.request.mode == "safe" })
+  }
+
+  @Test func `alone gives safe mode something to do only while it is another`() {
+    var same = make({ !$0.isEmpty }, plugins: 1)
+    see(&same, 7, differs: false)
+    // Restart has the strikes of the steps that are skipped.
+    #expect(same.talk.status.strikesAllowed == 7)
+    see(&same, 8, differs: true)
+    #expect(same.talk.status.strikesAllowed == 5)
+    same.play { $0.talk.status.settled }
+    #expect(same.talk.step == .safeMode && same.off == ["p0"])
+  }
+
+  @Test func `is as it was to an operator who wants that, whatever it is`() {
+    var trouble = make { _ in false }
+    trouble.talk.order(.plugins(.disable("p3")))
+    trouble.talk.order(.restart)
+    trouble.play(for: .seconds(90))
+    #expect(trouble.off == ["p3"] && !trouble.talk.status.degraded)
+  }
+
+  @Test func `is a suspect still for a guardian that has come after the one that saw it`() {
+    var trouble = make { $0.contains("p3") }
+    see(&trouble, 7, differs: true)
+    trouble.playUntilProbe(2)
+    trouble.talk.guardianDies()
+    trouble.talk.miss()
+    trouble.talk.tell(.begin)
+    trouble.playUntilFound()
+    #expect(trouble.off == ["p3"])
+    #expect(trouble.talk.count("search-began") == 1)
+  }
+}

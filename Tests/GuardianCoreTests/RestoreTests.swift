@@ -224,6 +224,29 @@ import Testing
     #expect(c.phase == .stopped && c.spawns.count == 3)
   }
 
+  @Test func `repairs that were ordered are made though guardian, or the host, went down while the service was stopped`()
+  {
+    for host in [false, true] {
+      var c = Conversation(fullService())
+      c.settle()
+      c.order(.repair(nil))
+      #expect(c.phase == .stopping && c.hooks.isEmpty)
+      if host {
+        c.reboot(down: .seconds(30))
+        c.tell(.begin)
+      } else {
+        c.guardianDies()
+        c.adopt()
+        c.tell(.begin)
+        #expect(c.phase == .stopping && c.hooks.isEmpty)
+        c.end(.signal(.term, core: false))
+      }
+      #expect(c.phase == .repairing && c.hooks.map { $0.purpose.name } == ["fix"])
+      if let hook = c.hooks.first?.id { c.tell(.hookEnded(hook, .succeeded)) }
+      #expect(c.spawns.count == 2 && c.record.orderedRepairs.isEmpty)
+    }
+  }
+
   @Test func `G4: stopping is finished with the remaining patience, and the order holds`() {
     var c = Conversation(service())
     c.settle()

@@ -30,6 +30,19 @@ private func off(
     #expect(talk.status.switches.map(\.file) == ["a.yaml"])
   }
 
+  @Test func `of a group is one of whoever is in it`() throws {
+    let shop = try #require(ServiceName("shop"))
+    var group = off(of: .named([])) { $0.steps = [.repair] }
+    group.groups = [shop]
+    var talk = Conversation(fullService())
+    talk.set([group])
+    #expect(talk.status.switches.isEmpty && talk.status.strikesAllowed == 3)
+    talk.define(fullService { $0.groups = [shop] })
+    #expect(talk.status.switches.map(\.file) == ["a.yaml"] && talk.status.strikesAllowed == 5)
+    talk.define(fullService())
+    #expect(talk.status.switches.isEmpty)
+  }
+
   @Test func `that has gone leaves everything as the definition says`() {
     var talk = Conversation(fullService())
     talk.set([off { $0.steps = [.repair] }])

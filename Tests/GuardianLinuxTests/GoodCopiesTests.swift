@@ -52,6 +52,40 @@ import Testing
     #expect(copies.look(at: [file])[0].restored == nil)
   }
 
+  @Test func `tell whether a file is another now, and stand in for it`() throws {
+    let file = try scratch.file("etc/a", "good", mode: 0o640), none = place + "/none"
+    func sights() -> [GoodCopies.Sight] { copies.look(at: [file, none], comparing: [file, none]) }
+    #expect(sights().allSatisfy { !$0.differs }, "nothing is known of them")
+    #expect(copies.standIns(for: [file]) == [.none(path: file, why: "no good copy of it is known yet")])
+    let before = copies.look(at: [file, none])
+    #expect(take([file, none], before: before).isEmpty)
+    #expect(sights().allSatisfy { !$0.differs })
+
+    // In what it says, be it as long as before; in who may read it; in being there.
+    try scratch.file("etc/a", "evil", mode: 0o640)
+    #expect(sights()[0].differs && sights()[0].changedAt != nil)
+    try scratch.file("etc/a", "good", mode: 0o640)
+    #expect(!sights()[0].differs)
+    #expect(chmod(file, 0) == 0)
+    #expect(sights()[0].differs)
+    unlink(file)
+    #expect(sights()[0].differs && sights()[0].changedAt == nil)
+    try scratch.file("etc/none", "new")
+    #expect(sights()[1].differs)
+
+    let standIns = copies.standIns(for: [file, none])
+    guard case .copy(let copy) = standIns[0] else {
+      Issue.record("\(standIns)")
+      return
+    }
+    #expect(copy.content == Array("good".utf8) && copy.mode == 0o640 && copy.path == file)
+    #expect(standIns[1] == .nothing(path: none))
+    // What a run has not seen is not kept as good, and the copy before it stays.
+    try scratch.file("etc/a", "evil", mode: 0o640)
+    #expect(copies.take([file, none], start: soon, before: [], unseen: [file, none], now: 2).count == 2)
+    #expect(copies.standIns(for: [file, none]) == standIns)
+  }
+
   @Test func `are said to be missing where there are none`() throws {
     let file = try scratch.file("etc/a", "broken")
     let outcome = copies.restore([file], at: moment)

@@ -59,6 +59,38 @@ import Testing
     _ = try Children.finish(child)
   }
 
+  @Test func `may be another file instead, of this content, owner and mode, and read-only`() throws {
+    let scratch = try Scratch()
+    try scratch.directory("conf")
+    let file = try scratch.file("conf/a", "bad, and longer"), gone = scratch.path + "/conf/gone"
+    let hidden = try scratch.file("conf/hidden"), kept = try scratch.file("conf/kept", "kept")
+    var request = Children.shell(
+      "cat \(file) \(gone) \(kept); stat -c ' %u:%g %a' \(file); ls \(scratch.path)/conf; "
+        + "(echo more >> \(file)) 2>/dev/null || echo read-only")
+    request.hide = [hidden]
+    request.copies = [
+      FileCopy(path: file, content: Array("good;".utf8), uid: 4711, gid: 4712, mode: 0o644),
+      FileCopy(path: gone, content: Array("back;".utf8), uid: 0, gid: 0, mode: 0o600),
+    ]
+    let run = try Children.run(request)
+    #expect(run.output == "good;back;kept 4711:4712 644\na\ngone\nkept\nread-only\n")
+    #expect(Set(run.hidden.map { "\($0.path) \($0.way)" }) == ["\(file) copy", "\(gone) copy", "\(hidden) absent"])
+    #expect(FileText.text(file) == "bad, and longer")
+    #expect(entries(of: scratch.path + "/conf").sorted() == ["a", "hidden", "kept"])
+
+    // As large as one may be, and as small. Where the service itself could write, nothing is put that is not there.
+    #expect(chmod(scratch.path + "/conf", 0o777) == 0)
+    var large = Children.shell("wc -c < \(file); wc -c < \(kept); test -e \(gone) || echo gone")
+    large.copies = [
+      FileCopy(path: file, content: [UInt8](repeating: 65, count: 1 << 20), uid: 0, gid: 0, mode: 0o644),
+      FileCopy(path: kept, content: [], uid: 0, gid: 0, mode: 0o644),
+      FileCopy(path: gone, content: [65], uid: 0, gid: 0, mode: 0o644),
+    ]
+    let second = try Children.run(large)
+    #expect(second.output == "1048576\n0\ngone\n")
+    #expect(Set(second.hidden.map { "\($0.path) \($0.way)" }) == ["\(file) copy", "\(kept) copy", "\(gone) missing"])
+  }
+
   @Test func `may be several of one directory, a directory, a link, one that is missing, and one above another`() throws
   {
     let scratch = try Scratch()

@@ -126,7 +126,7 @@ import Testing
       { $0.removeFrom = [ListRemoval(.variable("A"), item: "b", separator: ":")] }, { $0.preload = ["A"] },
       { $0.arguments = ["A"] }, { $0.removeArguments = [["A"]] }, { $0.removeArguments = [["A", "B"]] },
       { $0.replaceArguments = [ArgumentReplacement(from: ["A"], to: ["B"])] }, { $0.hide = ["A"] },
-      { $0.empty = ["A"] },
+      { $0.empty = ["A"] }, { $0.goodCopy = ["A"] },
     ]
     for change in changes {
       process.plugins = [plugin("p", change)]

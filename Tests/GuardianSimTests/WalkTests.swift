@@ -6,7 +6,7 @@ import Testing
   @Test(arguments: [
     "everything", "no repairs, no plugins", "task", "on-crash", "observe", "ready: none", "before-start",
     "reload by signal", "reload by command",
-    "checks", "ready: check", "restored files",
+    "checks", "ready: check", "restored files", "two plugins",
   ])
   func `meets no broken rule, and good fortune leads from everywhere to a settled service`(_ variant: String) throws {
     let spec = Walk.spec {
@@ -14,6 +14,7 @@ import Testing
       case "no repairs, no plugins":
         $0.repairs = []
         $0.process.plugins = []
+      case "two plugins": $0.process.plugins.append(PluginSpec(name: "other"))
       case "task":
         $0.kind = .task
         $0.restart = .onCrash
@@ -52,6 +53,12 @@ import Testing
     try Walk.wander(#require(Walk.spec { $0.process.beforeStart = ["/bin/prepare"] }), seed: seed, steps: 3000)
     let restored = Walk.spec { $0.repairs = [RepairSpec(name: "config", kind: .restore(["/etc/walked"]))] }
     try Walk.wander(#require(restored), seed: seed, steps: 2000)
+    let pair = Walk.spec { spec in
+      spec.process.plugins.append(PluginSpec(name: "other"))
+      spec.plugins.acknowledge = seed % 3 == 0 ? .status("safe") : nil
+      spec.plugins.when = seed % 2 == 0 ? .incident : .idle
+    }
+    try Walk.wander(#require(pair), seed: seed, steps: 4000)
     let patient = Walk.spec { $0.stop.then = [StopStep(signal: .int, timeout: .seconds(2))] }
     try Walk.wander(#require(patient), seed: seed, steps: 2000)
     for ready in [Readiness.none, .check] {

@@ -81,6 +81,9 @@ import Testing
       says: ["check that is not passing", "no say yet", "a check has failed, and the run goes on"]),
     Case(bug: .doubleRate, says: ["more starts than", "under way at once"]),
     Case(bug: .noticeFlood, says: ["a flood of notices"]),
+    Case(bug: .everyFileSuspect, says: ["a file is suspected", "by the definition"]),
+    Case(bug: .rashConfirmation, says: ["has not confirmed that its plugins are off"]),
+    Case(bug: .blindToEntries, says: ["with a plugin of its directory on"]),
     Case(bug: .wrongSet, says: ["a probe with other plugins than the search has asked for", "a pinned plugin is off"]),
     Case(bug: .probeCounted, says: ["a probe's death is a strike", "strike 1 on step safe-mode"]),
     Case(bug: .eagerMitigation, says: ["a mitigation"]),
@@ -107,6 +110,6 @@ import Testing
 
   @Test func `knows every planted bug by a name for the command line`() {
     for bug in PlantedBug.allCases { #expect(PlantedBug(rawValue: bug.rawValue) == bug) }
-    #expect(PlantedBug.allCases.count == 20)
+    #expect(PlantedBug.allCases.count == 23)
   }
 }

@@ -236,6 +236,7 @@ struct Maker {
     record.strikeSignatureBefore = maybe { $0.random.next() }
     record.files = list { FileSight(path: $0.text(), look: $0.random.next()) }
     record.hostLosses = count()
+    record.orderedRepairs = list { $0.text() }
     record.reason = text()
     record.processHash = maybe { $0.random.next() } ?? 0
     record.beforeStartFailures = count()

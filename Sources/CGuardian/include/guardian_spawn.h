@@ -40,6 +40,12 @@ struct guardian_hide {
   const char *_Nonnull directory, *_Nonnull name;
   /// Of `guardian_hide_way`.
   int way;
+  /// Of a copy: what is in it, and whose it is. Borrowed for the call.
+  const void *_Nullable content;
+  size_t size;
+  uid_t uid;
+  gid_t gid;
+  mode_t mode;
 };
 
 enum guardian_hide_way {
@@ -49,9 +55,16 @@ enum guardian_hide_way {
   GUARDIAN_HIDE_IN_VIEW,
   /// There, and empty.
   GUARDIAN_HIDE_EMPTY,
+  /// There, and with other content.
+  GUARDIAN_HIDE_COPY,
 };
 
-enum guardian_hidden { GUARDIAN_HIDDEN_ABSENT = 1, GUARDIAN_HIDDEN_EMPTY, GUARDIAN_HIDDEN_MISSING };
+enum guardian_hidden {
+  GUARDIAN_HIDDEN_ABSENT = 1,
+  GUARDIAN_HIDDEN_EMPTY,
+  GUARDIAN_HIDDEN_MISSING,
+  GUARDIAN_HIDDEN_COPY,
+};
 
 /// What a child leaves behind of its birth, in memory that outlives its parent: it is `pid`, of the run `high`, `low`, and it
 /// was there at `at` (CLOCK_BOOTTIME, nanoseconds). Written by the child itself, its run last, so a mark that names a run is

@@ -15,6 +15,10 @@ package func renderPlugins(_ service: ServiceStatus, now: WallTime, style: Style
   let rows = service.plugins.map { plugin -> [Cell] in
     var why: [String] = []
     if plugin.pinned { why.append("pinned") }
+    if plugin.files.count == 1, let file = plugin.files.first { why.append(file.description) }
+    if plugin.files.count > 1, let file = plugin.files.first {
+      why.append("\(file), and \(plugin.files.count - 1) more")
+    }
     if !plugin.partner.isEmpty { why.append("only with \(plugin.partner)") }
     if plugin.off != (plugin.state == .off || plugin.state == .suspect) {
       why.append(plugin.off ? "off in this run" : "on in this run")

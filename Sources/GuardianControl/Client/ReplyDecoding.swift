@@ -299,6 +299,13 @@ private func decodePlugins(_ list: JSONValue) throws(ReplyFault) -> [PluginStatu
     plugin.suspicion = try optionalInteger(o, "suspicion").map { Int(clamping: $0) }
     plugin.pinned = try optionalFlag(o, "pinned")
     plugin.partner = try optionalText(o, "partner") ?? ""
+    if let files = present(o, "files") {
+      for file in files.elements {
+        var change = FileChange(path: try text(file["path"], "path"), at: nil)
+        if let at = present(file, "changed") { change.at = try time(at, "changed") }
+        plugin.files.append(change)
+      }
+    }
     plugins.append(plugin)
   }
   return plugins
