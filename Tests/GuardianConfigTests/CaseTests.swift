@@ -301,7 +301,7 @@ import Testing
   }
 
   @Test(arguments: [
-    "access: {view: []}", "metrics: {}",
+    "metrics: {}"
   ])
   func `stand alone until other host keys exist`(_ text: String) {
     let parsed = host(text)

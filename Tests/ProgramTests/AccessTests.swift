@@ -44,11 +44,11 @@ extension Programs {
       refused(try await guardianctl(guardian, as: 2, "status"), "needs view: \(stranger) guardian.yaml")
       for name in ["web", "no-such"] {
         refused(
-          try await guardianctl(guardian, as: 2, "status", name),
+          try await guardianctl(guardian, as: 2, "plan", name),
           "needs view on '\(name)': \(stranger) services/\(name).yaml or guardian.yaml")
       }
       refused(try await guardianctl(guardian, as: 2, "events"), "needs view")
-      refused(try await guardianctl(guardian, as: 2, "version"), "needs view")
+      #expect(try await guardianctl(guardian, as: 2, "version").code == 77)
 
       // One service alone.
       let seen = try JSON(try await guardianctl(guardian, as: 33, "--json", "status").output)
@@ -83,7 +83,7 @@ extension Programs {
       let both = try JSON(try await guardianctl(guardian, as: 2, groups: "34", "--json", "status").output)
       #expect(both["services"].array.count == 2, "\(both)")
       refused(
-        try await guardianctl(guardian, as: 2, groups: "34", "stop", "db"), "needs operate on 'db': add bin (uid 2)")
+        try await guardianctl(guardian, as: 2, groups: "34", "stop", "db"), "needs operate on 'db': add uid 2")
       #expect(try await guardianctl(guardian, as: 5, "start", "web").code == 0)
       refused(try await guardianctl(guardian, as: 5, "upgrade"), "access.admin in guardian.yaml")
       refused(try await guardianctl(guardian, as: 5, "reset", "--guardian"), "access.admin in guardian.yaml")
