@@ -42,7 +42,7 @@ extension PatientPrograms {
       #expect(try after["well"].contains(#""strikes":0"#) && after["well"].contains(#""cause":"host""#), "\(story)")
       try both("down", #""wanted":"down""#)
       try both("down", #""phase":"stopped""#)
-      try both("down", #""stopped_by":"root, pid "#)
+      try both("down", #""stopped_by":"root"#)
       #expect(try before["until"].contains(#""phase":"stopped""#), "\(story)")
       #expect(try after["until"].contains(#""settled":true"#), "\(story)")
       try both("doomed", #""phase":"quarantined""#)
