@@ -88,6 +88,7 @@ package struct HostSpec: Sendable {
   package var logs = LogsSpec()
   /// Who may do what, beside root and guardian's own user.
   package var access = AccessSpec()
+  package var metrics = MetricsSpec()
   /// The file itself, for telling what has changed in it.
   var written: Node?
   package init() {}

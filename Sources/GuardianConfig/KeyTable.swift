@@ -81,6 +81,9 @@ package struct KeyTable: Sendable {
     Key(
       "logs.full", "drop | wait", "drop",
       "output that the disk does not take is dropped and counted, or the service waits", ""),
+    Key("metrics", "mapping", "{}", "where what is measured is written, for a monitoring system", ""),
+    Key("metrics.textfile", "path", "", "the file, for node_exporter's text file collector", ""),
+    Key("metrics.every", "duration", "15s", "how often it is written", ""),
   ])
 
   /// switches.d/NAME.yaml.

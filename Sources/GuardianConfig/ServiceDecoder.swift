@@ -89,6 +89,7 @@ struct ServiceDecoder {
     if let node = top["common-cause"] { host.commonCause = commonCause(node) }
     if let node = top["logs"] { host.logs = logs(node) }
     host.access = access(top["access"], in: .host)
+    if let node = top["metrics"] { host.metrics = metrics(node) }
     return host
   }
 
@@ -132,6 +133,25 @@ struct ServiceDecoder {
     }
     spec.compress = word(fields["compress"], "'compress'", LogsSpec.Compression.self) ?? spec.compress
     spec.full = word(fields["full"], "'full'", LogsSpec.Full.self) ?? spec.full
+    return spec
+  }
+
+  private mutating func metrics(_ node: Node) -> MetricsSpec {
+    var spec = MetricsSpec()
+    guard let fields = fields(of: node, at: "metrics", in: .host, called: "'metrics'") else { return spec }
+    if let node = fields["textfile"] {
+      spec.textfile = exactPath(node, "'textfile'")
+      if let path = spec.textfile, !path.hasSuffix(".prom") {
+        warn(node, "'textfile' does not end in .prom", "node_exporter's collector reads no other files")
+      }
+    }
+    spec.every = duration(fields["every"], "'every'", atLeast: .seconds(1)) ?? spec.every
+    if spec.every > .day {
+      fault(fields["every"], "'every' must be at most 1d", "nobody would call that a measurement")
+    }
+    if fields["every"] != nil, fields["textfile"] == nil {
+      warn(fields["every"], "'every' has no effect", "without 'textfile' nothing is written")
+    }
     return spec
   }
 

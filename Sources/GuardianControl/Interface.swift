@@ -221,6 +221,14 @@ package let supervisorInterface = """
 
   method Summary() -> (line: string, state: string, warnings: []string, diagnostics: []Diagnostic)
 
+  # One value. 'labels' are the values of the labels of its kind, in their order. A plain one has 'value', in millionths of a
+  # second where its name ends in _seconds; a histogram has 'buckets', the last one for all that is beyond its bounds, and
+  # 'sum', in millionths of a second: see guardianctl(1), METRICS.
+  type Metric (name: string, labels: []string, value: ?int, buckets: ?[]int, sum: ?int)
+
+  # What guardian has counted and measured since its program was started: call it with 'more'.
+  method Metrics() -> (metrics: []Metric)
+
   method GetVersion() -> (version: string, guarantees: [string]string)
 
   error NoSuchService (name: string)

@@ -209,6 +209,9 @@ private func supervisorCall(
   case "Summary":
     try only(p, [])
     return .summary
+  case "Metrics":
+    try only(p, [])
+    return .metrics
   case "GetVersion":
     try only(p, [])
     return .version

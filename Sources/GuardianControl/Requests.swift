@@ -34,6 +34,8 @@ package enum ControlRequest: Hashable, Sendable {
   /// Events, oldest first; with `follow` also those to come, for as long as the client stays.
   case events(EventsRequest)
   case summary
+  /// Everything that is measured, in chunks.
+  case metrics
   case version
 
   /// What a client must be granted for it.
@@ -65,7 +67,7 @@ package enum ControlRequest: Hashable, Sendable {
       .hold(let name, _, _), .plugins(let name, _, _), .safeMode(let name, _, _), .repair(let name, _, _),
       .reloadService(let name, _):
       .service(name, .operate)
-    case .reload(.dryRun): .host(.view)
+    case .reload(.dryRun), .metrics: .host(.view)
     case .reload, .upgrade, .resetGuardian: .host(.admin)
     }
   }

@@ -212,6 +212,19 @@ package struct Fleet: Sendable {
   }
   /// What is told by all services together.
   private var noticeBudget = NoticeBudget()
+  /// What the governor allows at once, who waits for it, and the starts under way; nil where it is off.
+  package func governorState(now: Instant) -> (tokens: Int, waiting: Int, underWay: Int)? {
+    // A look changes nothing.
+    var governor = governor
+    return governor.state(now: now)
+  }
+  /// How many services there are of each kind that there is, in words.
+  package var counts: [(word: String, count: Int)] {
+    var counts = [Int](repeating: 0, count: Tally.Word.allCases.count)
+    for (_, id) in inOrder { counts[Int(tallies[id.index].word.rawValue)] += 1 }
+    return Tally.Word.allCases.map { ($0.text, counts[Int($0.rawValue)]) }
+  }
+
   /// How many services wait for the governor.
   package var inLine: Int { governor.waiting }
 

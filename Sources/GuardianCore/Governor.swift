@@ -99,6 +99,15 @@ struct Governor: Sendable {
     return Allowance(urgent: free > 0 && !urgentWait, other: free > kept(spec) && waiting == 0)
   }
 
+  /// Starts that it would allow at once, beside those under way; nil: off.
+  mutating func state(now: Instant) -> (tokens: Int, waiting: Int, underWay: Int)? {
+    guard let spec else { return nil }
+    letGoOfOld(now)
+    let missing = max(0, fullAt.subtractingSaturating(now.nanoseconds))
+    let tokens = max(0, Self.depth(spec) - min(missing, Self.depth(spec))) / Self.interval(spec)
+    return (Int(tokens), waiting, underWay.count)
+  }
+
   // MARK: After a turn
 
   /// - Parameter starts: How many starts the machine has decided in the turn.

@@ -44,6 +44,8 @@ final class ControlServer {
     case naming(ControlCall, until: Instant)
     case order(RequestID, name: String, oneway: Bool)
     case list([ServiceName], next: Int, missing: [String], brief: Bool)
+    /// The services follow what is told of guardian itself.
+    case metrics([ServiceName], next: Int)
     case reload(oneway: Bool)
     case upgrade(oneway: Bool)
     /// The store is being asked.
@@ -143,7 +145,7 @@ final class ControlServer {
       // A question to the store is asked anew, by whoever is told so.
       case .reload(let oneway), .history(let oneway): carried.waits = .reload(oneway: oneway)
       case .naming(let call, _): carried.waits = .reload(oneway: call.oneway)
-      case .drill: carried.waits = .reload(oneway: false)
+      case .drill, .metrics: carried.waits = .reload(oneway: false)
       case .upgrade(let oneway): carried.waits = .upgrade(oneway: oneway)
       case .events(let reader):
         if reader.follows, case .live = reader.stage {
@@ -211,7 +213,7 @@ final class ControlServer {
         }
       case .reload, .history:
         finish(client) { Reply.error(.failed(reason: "guardian itself was exchanged meanwhile; ask again"), into: &$0) }
-      case .nothing, .naming, .order, .list, .events, .drill: break
+      case .nothing, .naming, .order, .list, .metrics, .events, .drill: break
       }
       if clients[key] === client { go(on: key, client) }
     }
@@ -230,7 +232,7 @@ final class ControlServer {
     var oneway = false
     switch client.answering {
     case .upgrade(let silent), .reload(let silent), .history(let silent): oneway = silent
-    case .nothing, .naming, .order, .list, .events, .drill: break
+    case .nothing, .naming, .order, .list, .metrics, .events, .drill: break
     }
     client.answering = .nothing
     if !oneway { reply(&client.output) }
@@ -347,7 +349,12 @@ final class ControlServer {
     if client.deadline != before { armTimer() }
   }
 
-  private func isListing(_ client: Client) -> Bool { if case .list = client.answering { true } else { false } }
+  private func isListing(_ client: Client) -> Bool {
+    switch client.answering {
+    case .list, .metrics: true
+    case .nothing, .naming, .order, .reload, .upgrade, .history, .events, .drill: false
+    }
+  }
 
   /// - Returns: False if the connection is broken.
   private func send(_ client: Client) -> Bool {
@@ -373,6 +380,9 @@ final class ControlServer {
       case .order, .reload, .upgrade, .history, .drill, .naming: return false
       case .list:
         nextChunk(client)
+        return true
+      case .metrics:
+        nextMetrics(client)
         return true
       case .events(let reader):
         switch reader.stage {
@@ -475,6 +485,12 @@ final class ControlServer {
         }
       }
     case .events(let asked): events(asked, call, key, client)
+    case .metrics:
+      if call.oneway { return }
+      if !call.more { return Reply.error(.expectedMore, into: &client.output) }
+      client.answering = .metrics(shell.allNames, next: 0)
+      let own = shell.hostMetrics(now: SystemClocks.now(), clients: clients.count, followers: followers.count)
+      Reply.metrics(own, continues: true, into: &client.output)
     case .summary: reply { Reply.summary(shell.summary(for: rights(of: client)), into: &$0) }
     case .version: reply { Reply.version(shell.version, into: &$0) }
     }
@@ -759,6 +775,14 @@ final class ControlServer {
     Reply.list(
       services, missing: last ? missing : [], brief: brief, continues: !last, into: &client.output)
     client.answering = last ? .nothing : .list(names, next: end, missing: missing, brief: brief)
+  }
+
+  private func nextMetrics(_ client: Client) {
+    guard case .metrics(let names, let next) = client.answering else { return }
+    let end = min(names.count, next + Reply.chunk)
+    let samples = shell.serviceMetrics(of: names[next..<end], now: SystemClocks.now())
+    Reply.metrics(samples, continues: end < names.count, into: &client.output)
+    client.answering = end == names.count ? .nothing : .metrics(names, next: end)
   }
 
   // MARK: Who may do what

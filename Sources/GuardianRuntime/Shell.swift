@@ -71,6 +71,8 @@ final class Shell {
   var checks: CheckTable!
   var outputTable: OutputTable!
   var helpers: HelperTable!
+  var companion: MetricsCompanion!
+  private(set) var measures: Measures
   var evidence: EvidenceTable!
   var changes: ChangeTable!
   private var watches: WatchTable!
@@ -185,6 +187,7 @@ final class Shell {
     spawner = try Spawner()
     fleet = Fleet(seed: randomSeed())
     let now = SystemClocks.now()
+    measures = Measures(now: now.wall)
     asleepSince = now.monotonic
     clockDistance = now.boot.nanoseconds.subtractingSaturating(now.monotonic.nanoseconds)
 
@@ -193,6 +196,7 @@ final class Shell {
     checks = try CheckTable(self)
     outputTable = try OutputTable(self)
     helpers = try HelperTable(self)
+    companion = MetricsCompanion(self)
     evidence = try EvidenceTable(self)
     changes = ChangeTable(self)
     watches = WatchTable(self)
@@ -283,7 +287,9 @@ final class Shell {
     }
     host?.tick(.decisions)
     host?.turnEnded(duties(now), now: now.monotonic)
-    if allStopped, runs.isEmpty, hooks.isEmpty, checks.isEmpty, helpers.isEmpty, outputTable.isFinished(),
+    measures.turned(from: now.monotonic, to: SystemClocks.monotonic())
+    if allStopped, runs.isEmpty, hooks.isEmpty, checks.isEmpty, helpers.isEmpty, companion.isFinished,
+      outputTable.isFinished(),
       endStragglers()
     {
       exitStatus = 0
@@ -358,6 +364,11 @@ final class Shell {
         event.id = lastEvent
         records.append(event)
         runs.facts[id]?.remember(occurrence.kind)
+        if let machine = fleet.machine(of: id) {
+          measures.heard(
+            occurrence.kind, of: id, step: machine.record.step, again: machine.record.restarts > 0,
+            at: SystemClocks.monotonic())
+        }
         if case .settled(let run, _) = occurrence.kind {
           evidence.settled(id)
           changes.settled(id, run)
@@ -377,6 +388,7 @@ final class Shell {
         evidence.completeAll()
         checks.endAll()
         helpers.endAll()
+        companion.end()
         hooks.endAll(.term)
         endTimer?.arm(at: (SystemClocks.monotonic() + .seconds(5)).nanoseconds)
       }
@@ -389,6 +401,7 @@ final class Shell {
     }
     if !saves.isEmpty || !entries.isEmpty || !records.isEmpty || !forgotten.isEmpty || !meta.isEmpty {
       failPoint("save.before")
+      measures.writes &+= 1
       store.submit(
         saves: saves, entries: entries, events: records, meta: meta, forgotten: forgotten, now: SystemClocks.now())
       failPoint("save.submitted")
@@ -468,6 +481,7 @@ final class Shell {
     case .forget:
       evidence.forget(id)
       runs.forget(id)
+      measures.forget(id)
       if let name = names[id] {
         groups?.forget(name)
         outputTable.forget(name)
@@ -497,6 +511,7 @@ final class Shell {
     let suspended = Duration.nanoseconds(distance.subtractingSaturating(clockDistance))
     clockDistance = distance
     var slept = Duration.zero
+    if let due = armed.monotonic, due <= now.monotonic { measures.late(by: now.monotonic - due) }
     if let due = armed.monotonic, now.monotonic - due > Self.stall, now.monotonic - asleepSince > Self.stall {
       // How long exactly is unknown: not longer than since the loop was last seen at work, and on average twice as long as
       // it is late. The second on top lets the services show signs of life that they could not show either.
@@ -533,6 +548,7 @@ final class Shell {
       for end in ended {
         if runs.ended(end, orphans: orphans) || hooks.ended(end, orphans: orphans) || upgrade.ended(end)
           || checks.ended(end, orphans: orphans) || outputTable.ended(end) || helpers.ended(end, orphans: orphans)
+          || companion.ended(end)
         {
           known = true
         } else {
@@ -569,7 +585,7 @@ final class Shell {
   func orphans() -> Orphans {
     orphanWatch.scan {
       runs.isMain($0) || hooks.isHook($0) || upgrade.isCheck($0) || checks.isHelper($0) || outputTable.isLogger($0)
-        || helpers.isHelper($0)
+        || helpers.isHelper($0) || companion.isCompanion($0)
     }
   }
 
@@ -707,6 +723,7 @@ final class Shell {
     }
     var (told, new, gone) = define(loaded, &definitions, &fleet, now)
     outputTable.configure(definitions.host.logs)
+    companion.configure(definitions.host.metrics)
     // Before anything new is added, let alone started.
     switches.take(loaded.switches)
     let changedOnes = fleet.ids.lazy.compactMap { [fleet] id in fleet.spec(of: id) }
@@ -1170,6 +1187,7 @@ final class Shell {
     if streams > Self.manyStreams {
       answer.warnings.append("\(streams) services have a journal stream each; journald takes 4096 by default")
     }
+    if let trouble = companion.trouble { answer.warnings.append("metrics are not written: \(trouble)") }
     if checked > 0, CheckTable.program() == nil { answer.warnings.append(CheckTable.missing) }
     if filed > 0, !OutputTable.isInstalled { answer.warnings.append(OutputTable.missing) }
     if fleet.observing {
@@ -1181,6 +1199,16 @@ final class Shell {
     if let graceShortage { answer.warnings.append(graceShortage) }
     if stopping { answer.warnings.append("guardian is stopping") }
     return answer
+  }
+
+  // MARK: Metrics
+
+  var isVolatile: Bool { storeState != .durable }
+  var workDone: (heard: UInt64, performed: UInt64) { (eventsHeard, actionsPerformed) }
+  func definitionIsBroken(_ name: ServiceName) -> Bool { definitions.broken[name] != nil }
+  /// Services by what they are called in the line about all of them, those without a valid file among the quarantined.
+  var fleetCounts: [(String, Int)] {
+    fleet.counts.map { $0.word == "quarantined" ? ($0.word, $0.count + definitions.broken.count) : ($0.word, $0.count) }
   }
 
   var version: DaemonVersion {

@@ -20,7 +20,7 @@ final class Daemon {
   let socket: CInt
   /// Called ten times a second while an answer is waited for.
   var idle: (() -> Void)?
-  private var frames = FrameBuffer(limit: 16 << 20)
+  var frames = FrameBuffer(limit: 16 << 20)
   private var buffer = [UInt8](repeating: 0, count: 64 << 10)
   let path: String
 

@@ -50,6 +50,7 @@ struct Program {
     case .top: return top(invocation)
     case .check: return check(invocation)
     case .importing: return importing(invocation)
+    case .metrics: return metrics(invocation)
     case .upgrade: return upgrade(invocation)
     case .version: return version(invocation)
     case .help: return help(json: invocation.json)
@@ -256,7 +257,8 @@ struct Program {
     case .plugins: return .plugins(name: name, invocation.plugins ?? .search, wait: wait)
     case .safeMode: return .safeMode(name: name, on: invocation.safeMode, wait: wait)
     case .repair: return .repair(name: name, repair: invocation.repair, wait: wait)
-    case .start, .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .upgrade, .version,
+    case .start, .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .metrics, .upgrade,
+      .version,
       .help:
       return .start(name: name, wait: wait)
     }

@@ -51,7 +51,7 @@ import Testing
         line: [word, name == "db" ? unit : scratch.path + "/nosuch.service"], well: 0, alone: 0, unknown: 1,
         forbidden: 0)
     case .upgrade: return Expected(line: [word], well: 0, unknown: nil)
-    case .version: return Expected(line: [word], well: 0, unknown: nil)
+    case .metrics, .version: return Expected(line: [word], well: 0, unknown: nil)
     case .help: return Expected(line: [word], well: 0, alone: 0, unknown: nil, forbidden: 0)
     }
   }

@@ -35,6 +35,7 @@ import Testing
     Case(
       method: "Plan", parameters: #"{"name":"web","from_start":true}"#, expected: .plan(name: "web", fromStart: true)),
     Case(method: "Summary", parameters: "{}", expected: .summary),
+    Case(method: "Metrics", parameters: "{}", expected: .metrics),
     Case(method: "GetVersion", parameters: "null", expected: .version),
   ])
   func `is read as what it asks`(_ c: Case) {
@@ -57,7 +58,7 @@ import Testing
       .events(
         EventsRequest(
           names: ["a", "@b"], since: WallTime(nanoseconds: 1_790_000_000_001_000_000), after: EventID(0x650_1234),
-          follow: true)), .summary, .version,
+          follow: true)), .summary, .metrics, .version,
     ]
     var bytes: [UInt8] = []
     for request in requests { ControlCall(request, more: request == requests[0]).encode(into: &bytes) }
@@ -459,6 +460,7 @@ import Testing
       .repair(name: "a", repair: "r", wait: true),
       .plan(name: "a", fromStart: true), .drill(name: "a", DrillRequest()), .crashes(name: "a"), .crash(id: "00ffaa"),
       .events(EventsRequest(names: ["a"], since: WallTime(nanoseconds: 0), after: EventID(1), follow: true)), .summary,
+      .metrics,
       .version,
     ]
     #expect(declared("method", in: supervisorInterface) == Set(requests.map(\.method)))

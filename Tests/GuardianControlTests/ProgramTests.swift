@@ -189,6 +189,9 @@ func zooGuardian(_ scratch: Scratch) -> FakeGuardian { FakeGuardian(in: scratch.
     var summary = DaemonSummary()
     summary.line = "6 services: 1 settled, 1 quarantined (mailer)"
     Reply.summary(summary, into: &bytes)
+  case .metrics:
+    Reply.metrics([MetricSample(.turns, [], 3)], continues: true, into: &bytes)
+    Reply.metrics([MetricSample(.settled, ["db"], 1)], continues: false, into: &bytes)
   case .list(let names, let brief):
     let wanted =
       names.map { names in

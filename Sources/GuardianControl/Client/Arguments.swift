@@ -49,6 +49,9 @@ package struct Invocation: Hashable, Sendable {
   package var output: String?
   /// `import`: what is there may be replaced.
   package var force = false
+  /// `metrics`: the file to write, and how often; nil: once.
+  package var textfile: String?
+  package var everyMilliseconds: Int64?
   package init() {}
 
   package enum Since: Hashable, Sendable {
@@ -83,7 +86,7 @@ extension Invocation {
     case .upgrade: "upgrading"
     case .wait: "waiting for \(goal.rawValue)"
     case .safeMode, .plugins, .reset, .hold, .status, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing,
-      .version, .help:
+      .metrics, .version, .help:
       verb.rawValue
     }
   }
@@ -103,7 +106,8 @@ extension Invocation {
     case .plugins: return "done"
     case .safeMode: return safeMode ? "all plugins off" : "plugins on"
     case .repair: return "repaired"
-    case .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .upgrade, .version, .help:
+    case .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .metrics, .upgrade,
+      .version, .help:
       return "done"
     }
   }
@@ -335,6 +339,14 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
       if value.isEmpty { throw UsageFault(text: "--output needs a directory") }
       invocation.output = value
     case .force: invocation.force = true
+    case .textfile:
+      guard value.hasPrefix("/") else { throw UsageFault(text: "--textfile needs an absolute path") }
+      invocation.textfile = value
+    case .every:
+      guard let milliseconds = parseMilliseconds(value), (1...86_400_000).contains(milliseconds) else {
+        throw UsageFault(text: "--every '\(printable(value))' is no time from 1ms to 1d; write it like 15s")
+      }
+      invocation.everyMilliseconds = milliseconds
     case .follow: invocation.follow = true
     case .lines:
       guard let number = Int(value), (0...1_000_000).contains(number) else {
@@ -385,6 +397,12 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
   }
   if invocation.verb == .drill, invocation.names.count != 1 || invocation.needsChoice {
     throw UsageFault(text: "'drill' walks the ladder of one service at a time")
+  }
+  if invocation.everyMilliseconds != nil, invocation.textfile == nil {
+    throw UsageFault(text: "--every goes with --textfile")
+  }
+  if invocation.textfile != nil, invocation.json {
+    throw UsageFault(text: "--textfile and --json exclude each other: nothing is printed")
   }
   if invocation.force, invocation.output == nil {
     throw UsageFault(text: "--force goes with --output: without it no file is written")

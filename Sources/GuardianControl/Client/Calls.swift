@@ -96,7 +96,7 @@ extension ControlCall {
       json.bool(mode == .dryRun)
       json.key("restart")
       json.bool(mode == .restart)
-    case .reload, .upgrade, .resetGuardian, .summary, .version: break
+    case .reload, .upgrade, .resetGuardian, .summary, .metrics, .version: break
     }
     json.endObject()
     if more {
@@ -137,6 +137,7 @@ extension ControlRequest {
     case .crash: "GetCrash"
     case .events: "Events"
     case .summary: "Summary"
+    case .metrics: "Metrics"
     case .version: "GetVersion"
     }
   }

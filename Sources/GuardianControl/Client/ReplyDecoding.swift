@@ -114,6 +114,8 @@ private func decodeBody(_ p: JSONValue, _ request: ControlRequest) throws(ReplyF
       Upgraded(
         from: try text(p["from"], "from"), to: try text(p["to"], "to"), pid: pid,
         services: Int(try integer(p["services"], "services"))))
+  // Typed in another way: see `decodeMetrics`.
+  case .metrics: throw ReplyFault(reason: "metrics where none are expected")
   case .plan: return .plan(try plan(p))
   case .drill: return .drill(try plan(p), failed: Int(clamping: try integer(p["failed"], "failed")))
   case .crashes:

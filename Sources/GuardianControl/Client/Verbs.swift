@@ -4,7 +4,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
   case safeMode = "safe-mode"
   case repair, wait, plan, drill, crashes, logs, events, top, check
   case importing = "import"
-  case upgrade, version
+  case metrics, upgrade, version
   case help
 
   package enum Names: Hashable, Sendable { case none, any, some }
@@ -15,7 +15,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .start, .stop, .restart, .release, .reset, .hold, .plugins, .safeMode, .repair, .wait, .plan, .drill, .logs,
       .importing:
       .some
-    case .check, .upgrade, .version: .none
+    case .check, .metrics, .upgrade, .version: .none
     }
   }
 
@@ -41,6 +41,7 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .top: "show all services as they change, with keys to act"
     case .check: "check the configuration files, without a daemon"
     case .importing: "make services of units of systemd, supervisord.conf, runit"
+    case .metrics: "print what is counted and measured, as OpenMetrics"
     case .upgrade: "let a new program file of guardian take over; no service is touched"
     case .version: "show the versions, and which guarantees hold"
     case .help: "show this text"
@@ -64,6 +65,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   case since = "--since", service = "--service"
   case dryRun = "--dry-run", restart = "--restart"
   case output = "--output", force = "--force"
+  case textfile = "--textfile", every = "--every"
   case follow = "--follow", lines = "--lines", run = "--run"
   case help = "--help", version = "--version"
 
@@ -71,9 +73,10 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   package var value: String? {
     switch self {
     case .runtime, .config, .output: "DIR"
+    case .textfile: "PATH"
     case .group, .service: "NAME"
     case .holdFor: "TIME|STATE"
-    case .since, .timeout: "TIME"
+    case .since, .timeout, .every: "TIME"
     case .lines, .crashes: "N"
     case .cause: "CAUSE"
     case .run: "ID"
@@ -108,6 +111,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .since, .service: [.events]
     case .dryRun, .restart: [.reload]
     case .output, .force: [.importing]
+    case .textfile, .every: [.metrics]
     case .follow: [.logs, .events]
     case .lines, .run: [.logs]
     }
@@ -138,6 +142,8 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .dryRun: "show what a reload would change, and change nothing"
     case .output: "where 'import' writes NAME.yaml, instead of standard output"
     case .force: "'import' replaces files that are there"
+    case .textfile: "write them to this file, for node_exporter's text file collector"
+    case .every: "write them again and again, so often"
     case .follow: "go on as more is written, or happens"
     case .lines: "so many of the last lines; 100, and of one run all, where nothing is said"
     case .run: "of this run only; the beginning of its id is enough"
