@@ -34,7 +34,9 @@ extension ServiceDecoder {
       spec.process.plugins.append(plugin)
     }
     let files = spec.declaredFiles.count
-    if let list = fields["list"], files > RepairSpec.mostRestored, spec.process.plugins.contains(where: { !$0.goodCopy.isEmpty }) {
+    if let list = fields["list"], files > RepairSpec.mostRestored,
+      spec.process.plugins.contains(where: { !$0.goodCopy.isEmpty })
+    {
       fault(
         list, "\(files) files of which good copies are kept",
         "a service has at most \(RepairSpec.mostRestored), those of 'restore' included")
@@ -113,7 +115,11 @@ extension ServiceDecoder {
         continue
       }
       guard let path = exactPath(node, "'good-copy'") else { continue }
-      if plugin.goodCopy.contains(path) { fault(node, "\(brief(path)) is here twice") } else { plugin.goodCopy.append(path) }
+      if plugin.goodCopy.contains(path) {
+        fault(node, "\(brief(path)) is here twice")
+      } else {
+        plugin.goodCopy.append(path)
+      }
     }
     for (key, mayPlace) in [("hide", isEntry), ("empty", isEntry)] {
       for node in several(fields[key]) {

@@ -244,7 +244,8 @@ struct Forecast {
     case .waiting: action = "wait"
     case .observed: action = "observe"
     case .notCounted: (action, text) = ("death", "dies: " + text)
-    case .probing, .probed, .goodCopyUsed, .pluginRestart, .pluginsChanged, .searchSuggested, .ready, .check, .settled, .ended,
+    case .probing, .probed, .goodCopyUsed, .pluginRestart, .pluginsChanged, .searchSuggested, .ready, .check, .settled,
+      .ended,
       .waitingFor, .standingDown, .deescalated, .backingOff, .beforeStartEnded, .held, .reset, .requested, .stopped,
       .stuck, .volatile, .resumed, .internalError,
       .commonCause,

@@ -76,7 +76,8 @@ package struct GoodCopies: Sendable {
     sight.changedAt = FileTimes.changed(status)
     // Nothing can stand in for a directory, nor is it what the service was well with; that is for a person.
     if status.st_mode & S_IFMT == S_IFDIR { return }
-    var present = Entry(path: entry.path, content: "", size: Int(status.st_size), status: status, takenAt: entry.takenAt)
+    var present = Entry(
+      path: entry.path, content: "", size: Int(status.st_size), status: status, takenAt: entry.takenAt)
     present.content = entry.content
     guard status.st_mode & S_IFMT == S_IFREG, !entry.content.isEmpty, present.isLike(entry) else {
       sight.differs = true

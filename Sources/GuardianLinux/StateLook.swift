@@ -67,7 +67,9 @@ package struct StateLook: Sendable {
       {
         item.isLate = true
       }
-      if start != nil, unread.contains(item.name), item.group == .config || item.group == .plugins { item.isLate = true }
+      if start != nil, unread.contains(item.name), item.group == .config || item.group == .plugins {
+        item.isLate = true
+      }
       items.append(item)
     }
     let own = item(.program, program, reading: false)

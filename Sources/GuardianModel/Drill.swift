@@ -15,7 +15,8 @@ package enum DrillCause: Hashable, Sendable {
   /// The crashes of one drill.
   package static let mostCrashes = 1_000, usualCrashes = 100
   package static let usual = DrillCause.exit(1)
-  package static let form = "exit:N with N from 0 to 255, signal:NAME, class:NAME, or one of oom killed watchdog start-timeout check exec"
+  package static let form =
+    "exit:N with N from 0 to 255, signal:NAME, class:NAME, or one of oom killed watchdog start-timeout check exec"
   private static let words: [(word: String, cause: DrillCause)] = [
     ("oom", .oom), ("killed", .killed), ("watchdog", .watchdog), ("start-timeout", .startTimeout), ("check", .check),
     ("exec", .exec),

@@ -61,7 +61,9 @@ final class ChangeTable {
         continue
       }
       let copies = copies(of: spec.name), compared = spec.process.plugins.flatMap(\.goodCopy)
-      _ = shell.worker.submit({ copies.look(at: files, comparing: compared) }) { [weak self] sights in self?.seen(sights, of: id) }
+      _ = shell.worker.submit({ copies.look(at: files, comparing: compared) }) { [weak self] sights in
+        self?.seen(sights, of: id)
+      }
     }
   }
 

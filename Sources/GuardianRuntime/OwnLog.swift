@@ -140,7 +140,8 @@ extension Occurrence.Kind {
     case .ended(let end): end.cause == .exit && end.status == .code(0) || end.crashClass == .ordered ? .info : .warning
     case .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed,
       .mitigation, .searchBegan, .searchSuggested,
-      .searchEnded, .goodCopyUsed, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .switchInForce, .stepSwitchedOff:
+      .searchEnded, .goodCopyUsed, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .switchInForce,
+      .stepSwitchedOff:
       .warning
     case .switchBroken: .error
     case .beforeStartEnded(_, let result): result == .succeeded ? .info : .warning

@@ -576,7 +576,8 @@ struct Checker {
 
   private func isSwitchedOff(_ index: Int, _ plugin: String) -> Bool {
     switches.contains { one in
-      one.concerns(models[index].spec.name, in: models[index].spec.groups) && one.turnsOff(plugin: plugin) && (one.until.map { wall < $0 } ?? true)
+      one.concerns(models[index].spec.name, in: models[index].spec.groups) && one.turnsOff(plugin: plugin)
+        && (one.until.map { wall < $0 } ?? true)
     }
   }
   private func mayBeSwitchedOff(_ index: Int, _ plugin: String, _ now: Nanoseconds) -> Bool {

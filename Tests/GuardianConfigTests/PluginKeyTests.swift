@@ -75,7 +75,9 @@ import Testing
     Faulty("plugins: {list: [{name: a, good-copy: [/a, /a]}]}", "2:44: /a is here twice"),
     Faulty("plugins: {list: [{name: a, hide: /a, good-copy: /a}]}", "2:34: /a is both in 'hide' and in 'good-copy'"),
     Faulty("plugins: {directory: /a, entry: {good-copy: \"%p\"}}", "2:45: 'good-copy' in 'entry'"),
-    Faulty("plugins: {list: [{name: a, good-copy: [\((0..<33).map { "/a/\($0)" }.joined(separator: ", "))]}]}", "2:17: 33 files"),
+    Faulty(
+      "plugins: {list: [{name: a, good-copy: [\((0..<33).map { "/a/\($0)" }.joined(separator: ", "))]}]}",
+      "2:17: 33 files"),
     Faulty("plugins: {list: [{name: a, hide: /a, empty: /a}]}", "2:45: /a is both in 'hide' and in 'empty'"),
     Faulty("plugins: {list: [{name: a, unset: []}]}", "2:18: plugin 'a' cannot be switched off", has: "remove-from"),
     Faulty("plugins: {directory: plugins.d}", "2:22: 'directory' must be an absolute path"),

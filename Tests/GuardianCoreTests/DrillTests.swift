@@ -103,7 +103,10 @@ import Testing
       "exit:0", "exit:255", "signal:SEGV", "oom", "killed", "watchdog", "start-timeout", "check", "exec", "class:wild",
     ] { #expect(DrillCause(text)?.text == text) }
     #expect(DrillCause("signal:SIGSEGV") == .signal(.segv))
-    for text in ["", "exit", "exit:", "exit:256", "exit:-1", "exit:+1", "signal:", "signal:X", "crash", "exit:1:2", "class:", "class:clean", "class:x"] {
+    for text in [
+      "", "exit", "exit:", "exit:256", "exit:-1", "exit:+1", "signal:", "signal:X", "crash", "exit:1:2", "class:",
+      "class:clean", "class:x",
+    ] {
       #expect(DrillCause(text) == nil, "\(text)")
     }
   }

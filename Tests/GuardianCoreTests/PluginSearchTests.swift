@@ -331,9 +331,10 @@ private struct Trouble {
     trouble.playUntilFound()
     #expect(trouble.off == ["p3"] && trouble.talk.step == .restart)
     #expect(trouble.talk.status.degraded)
-    let files: [FileChange] = trouble.talk.occurrences.compactMap { kind -> [FileChange]? in
-      if case .goodCopyUsed("p3", let files) = kind { files } else { nil }
-    }.last ?? []
+    let files: [FileChange] =
+      trouble.talk.occurrences.compactMap { kind -> [FileChange]? in
+        if case .goodCopyUsed("p3", let files) = kind { files } else { nil }
+      }.last ?? []
     let told = files.map(\.description).joined()
     #expect(told.contains("/etc/web.conf as changed on 2026-09-21T14:13:20Z"), "\(told)")
     #expect(trouble.talk.status.plugins.last?.files.map(\.path) == [Self.path])

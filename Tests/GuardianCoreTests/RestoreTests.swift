@@ -224,8 +224,8 @@ import Testing
     #expect(c.phase == .stopped && c.spawns.count == 3)
   }
 
-  @Test func `repairs that were ordered are made though guardian, or the host, went down while the service was stopped`()
-  {
+  @Test
+  func `repairs that were ordered are made though guardian, or the host, went down while the service was stopped`() {
     for host in [false, true] {
       var c = Conversation(fullService())
       c.settle()

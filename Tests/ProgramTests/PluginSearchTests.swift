@@ -165,7 +165,8 @@ extension PluginPrograms {
           """
         ])
       _ = try await guardian.wait(for: "shop", "is well, and its files are known to be good") { status in
-        status["settled"].bool == true && !status["notes"].array.contains { $0.string?.contains("no good copy") == true }
+        status["settled"].bool == true
+          && !status["notes"].array.contains { $0.string?.contains("no good copy") == true }
       }
       try put("log.conf", "level=2")
       try put("shop.conf", "prot=80")
@@ -176,7 +177,8 @@ extension PluginPrograms {
           && $0["disabled_plugins"].array == [.string("shop-conf")]
       }
       #expect(found["degraded"].bool == true, "\(found)")
-      #expect(try Files.read("\(place)/shop.conf") == "prot=80" && Files.read(scratch.path + "/seen") == "port=80 first")
+      #expect(
+        try Files.read("\(place)/shop.conf") == "prot=80" && Files.read(scratch.path + "/seen") == "port=80 first")
       let note = "\(place)/shop.conf as changed on "
       #expect(found["notes"].array.contains { $0.string?.hasPrefix(note) == true }, "\(found)")
       #expect(try await guardian.control("plugins", "shop").output.contains(note))

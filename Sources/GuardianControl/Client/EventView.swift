@@ -42,7 +42,8 @@ package struct EventView {
     case .quarantined, .internalError, .stuck, .commonCause, .switchBroken: .bad
     case .ended, .strike, .lateDeath, .escalated, .trialFailed, .pluginsOff, .pluginRetryFailed, .pluginsUnconfirmed,
       .mitigation, .searchBegan,
-      .searchSuggested, .searchEnded, .goodCopyUsed, .waiting, .observed, .volatile, .reloadFailed, .notCounted, .checkFailing,
+      .searchSuggested, .searchEnded, .goodCopyUsed, .waiting, .observed, .volatile, .reloadFailed, .notCounted,
+      .checkFailing,
       .switchInForce, .stepSwitchedOff:
       .doubtful
     case .settled, .released: .good
