@@ -42,8 +42,9 @@ package let supervisorInterface = """
     suspicion: ?int,
     pinned: bool,
     partner: ?string,
-    files: [](path: string, changed: ?string)
+    files: []ChangedFile
   )
+  type ChangedFile (path: string, changed: ?string)
 
   # What a file of switches.d turns off for a service on this host; 'until' is null where it ends with its file only.
   type Switch (what: string, reason: string, until: ?string, file: string)
@@ -177,9 +178,10 @@ package let supervisorInterface = """
   method Plan(name: string, from_start: ?bool) -> (name: string, entries: []PlanEntry)
 
   # A walk along a throw-away copy of the service's ladder, from zero and without any delay: it dies as 'cause' says (exit:N,
-  # signal:NAME, class:NAME, oom, killed, exec, watchdog, start-timeout or check; exit:1 where nothing is said), at most 'crashes' times (100), and the walk ends in quarantine. Its
-  # record and its history know nothing of it. With 'with_repairs' the repairs are really run, with GUARDIAN_DRILL=1, one
-  # reply for what each comes to: call it with 'more'. 'failed' counts those that have failed. It ends with its client.
+  # signal:NAME, class:NAME, oom, killed, exec, watchdog, start-timeout or check; exit:1 where nothing is said), at most
+  # 'crashes' times (100), and the walk ends in quarantine. Its record and its history know nothing of it. With
+  # 'with_repairs' the repairs are really run, with GUARDIAN_DRILL=1, one reply for what each comes to: call it with 'more'.
+  # 'failed' counts those that have failed. It ends with its client.
   method Drill(name: string, crashes: ?int, cause: ?string, with_repairs: ?bool) -> (
     name: string,
     entries: []PlanEntry,

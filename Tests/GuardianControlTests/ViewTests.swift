@@ -228,7 +228,10 @@ private func expectSnapshot(_ bytes: [UInt8], _ name: String, at location: Sourc
     #expect(lines.count == 4)
     #expect(lines[0].split(separator: " ") == ["PLUGIN", "STATE", "BY", "UNTIL", "SUSPECT", "WHY"])
     #expect(
-      lines[1].split(separator: " ") == ["payments", "off", "search", "in", "1h", "96", "%", "only", "with", "social"])
+      lines[1].split(separator: " ") == [
+        "payments", "off", "search", "in", "1h", "96", "%", "/etc/pay.conf", "as", "changed", "on",
+        "2026-09-21T14:13:20Z,", "and", "1", "more,", "only", "with", "social",
+      ])
     #expect(lines[2].split(separator: " ") == ["social", "off", "operator", "pinned"])
     #expect(lines[3].split(separator: " ") == ["maps", "on"])
   }

@@ -255,7 +255,7 @@ struct Maker {
 
 /// A field that is added to the record and forgotten here would be lost at every restart of guardian.
 @Test func `the coding knows every field of a record`() {
-  #expect(Mirror(reflecting: ServiceRecord()).children.count == 27)
+  #expect(Mirror(reflecting: ServiceRecord()).children.count == 28)
   #expect(Mirror(reflecting: LiveRun(id: RunID(high: 0, low: 0), kind: .trial, pluginsOff: true)).children.count == 22)
   #expect(Mirror(reflecting: MitigationRecord()).children.count == 4)
   #expect(Mirror(reflecting: MitigationTally(.singleCPU, failedBefore: 0)).children.count == 7)

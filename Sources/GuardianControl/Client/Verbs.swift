@@ -134,7 +134,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .any: "one of them is enough"
     case .watch: "go on, and show what changes"
     case .crashes: "end the drill after so many crashes; 100, or quarantine"
-    case .cause: "how it dies: exit:N, signal:NAME, class:NAME, oom, …; exit:1"
+    case .cause: "how it dies: exit:N, signal:NAME, class:NAME, oom, check; exit:1"
     case .withRepairs: "really run the repairs, with GUARDIAN_DRILL=1"
     case .fromStart: "plan from zero, not from the present state"
     case .since: "a time, how long ago, or the id of an event"
