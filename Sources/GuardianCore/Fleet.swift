@@ -154,6 +154,10 @@ package struct Fleet: Sendable {
   /// The service's definition in force.
   package func spec(of id: ServiceID) -> ServiceSpec? { machine(id.index)?.spec }
   package func machine(of id: ServiceID) -> ServiceMachine? { machine(id.index) }
+  /// Asked for every service of a long list: nothing is copied for it.
+  package func writesToFile(_ id: ServiceID) -> Bool {
+    machines.indices.contains(id.index) && machines[id.index]?.spec.log == .file
+  }
   /// Where the service stands on its ladder, and why.
   package func standing(of id: ServiceID) -> (step: Step, strikes: Int, allowed: Int, reason: String)? {
     machine(id.index).map { ($0.record.step, $0.record.strikes, $0.strikesAllowed(on: $0.record.step), $0.reason) }

@@ -152,7 +152,10 @@ final class GroupTable {
     places[spec.name] = place
   }
 
-  func faults(of service: ServiceName) -> [String] { places[service]?.faults ?? [] }
+  func faults(of service: ServiceName) -> [String] {
+    // Not the whole place, for every service of a long list.
+    places.index(forKey: service).map { places.values[$0].faults } ?? []
+  }
 
   func forget(_ service: ServiceName) {
     guard places.removeValue(forKey: service) != nil else { return }

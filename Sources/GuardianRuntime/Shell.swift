@@ -1065,6 +1065,8 @@ final class Shell {
       return definitions.broken[name].map { Definitions.status(ofBroken: name, $0) }
     }
     var status = fleet.status(of: id, now: now, brief: brief)
+    // A table has room for none of what follows.
+    if brief { return status }
     if let facts = runs.facts[id] {
       status.log = facts.log
       status.statusText = facts.statusText
@@ -1072,7 +1074,7 @@ final class Shell {
       if let story = facts.repairStory { status.notes.append(story) }
       status.notes += facts.wordsOfItsOwn
       status.notes += outputTable.notes(of: name)
-      if fleet.spec(of: id)?.log == .file { status.logFile = outputTable.file(of: name) }
+      if fleet.writesToFile(id) { status.logFile = outputTable.file(of: name) }
       if status.phase == .stopping {
         status.notes += runs.obstacles(id)
       } else if closely, let pid = runs.dumping(id) {

@@ -1,4 +1,5 @@
 import GuardianControl
+import GuardianModel
 import Glibc
 
 /// A connection to guardian that asks and waits.
@@ -149,6 +150,33 @@ final class Daemon {
         continue
       }
       if !body(reply.body) || !reply.continues { return }
+    }
+  }
+
+  /// The services of a brief list, appended to `services`; or a refusal.
+  func briefServices(
+    _ request: ControlRequest, patience: Int32?, into services: inout [ServiceStatus]
+  ) throws(Fault) -> ControlError? {
+    while true {
+      let next: Chunk?
+      do throws(FrameBuffer.Fault) {
+        next = try frames.next { bytes in
+          if let list = decodeBriefList(bytes, into: &services) { return .spliced(list) }
+          return .decoded(decodeReply(bytes, to: request))
+        }
+      } catch {
+        throw .unreachable("guardian's answer is longer than 16 MiB")
+      }
+      switch next {
+      case .spliced(let list)?: if !list.continues { return nil }
+      case .decoded(.success((.services(let chunk, _), let continues)))?:
+        services += chunk
+        if !continues { return nil }
+      case .decoded(.success((.error(let error), _)))?: return error
+      case .decoded(.success)?: throw .unreachable("cannot understand guardian's answer")
+      case .decoded(.failure(let fault))?: throw .unreachable("cannot understand guardian's answer: \(fault.reason)")
+      case nil: try receive(patience: patience)
+      }
     }
   }
 

@@ -108,22 +108,16 @@ struct Program {
         case .failure(let error): refusal = error
         }
       } else {
-        try daemon.replies(to: list, patience: patience) { body in
-          switch body {
-          case .services(let chunk, let unknown):
-            services += chunk
-            missing += unknown
-          case .error(let error): refusal = error
-          case .done, .reloaded, .upgraded, .plan, .drill, .summary, .crashes, .crash, .events, .version: break
-          }
-        }
+        refusal = try daemon.briefServices(list, patience: patience, into: &services)
       }
     } catch {
       return fail(error, json: invocation.json)
     }
     if let refusal { return fail(refusal, json: invocation.json) }
 
-    var worst = services.reduce(0) { max($0, $1.exitCode(named: named)) }
+    var worst: Int32 = 0
+    // By their places: a service is large, and need not be copied for this.
+    for index in services.indices { worst = max(worst, services[index].exitCode(named: named)) }
     if !named, services.isEmpty { worst = max(worst, summary.exitCodeWithoutServices) }
     if !missing.isEmpty { worst = max(worst, ExitCode.noSuchService) }
     for name in missing { complain(Self.noSuch(name)) }

@@ -480,7 +480,7 @@ func zooGuardian(_ scratch: Scratch) -> FakeGuardian { FakeGuardian(in: scratch.
     }
   }
 
-  @Test func `whose reader has gone ends quietly, and not as a success`() {
+  @Test func `B11, CASES 58: whose reader has gone ends quietly, and not as a success`() {
     let server = zooGuardian(scratch)
     defer { server.stop() }
     var ends: [CInt] = [-1, -1]

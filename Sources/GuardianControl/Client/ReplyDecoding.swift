@@ -200,6 +200,20 @@ private enum Member: String, CaseIterable {
 }
 private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
 
+/// One element of a brief list; nil for what is none.
+func decodeBriefService(_ bytes: UnsafeBufferPointer<UInt8>) -> ServiceStatus? {
+  let decoded = withJSON(bytes) { object -> ServiceStatus? in
+    guard object.isObject else { return nil }
+    do throws(ReplyFault) {
+      return try decodeService(object, brief: true)
+    } catch {
+      return nil
+    }
+  }
+  if case .success(let service) = decoded { return service }
+  return nil
+}
+
 private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) -> ServiceStatus {
   var s = ServiceStatus(name: "")
   // What the brief form leaves out is as usual.

@@ -33,6 +33,25 @@ extension ServiceStatus {
     }
   }
 
+  /// One line of the table, a cell for each column.
+  fileprivate var row: (cells: [Cell], ink: Style.Ink) {
+    let state = state
+    var word = state.word
+    if held { word += ", held" }
+    if observe { word += ", observed" }
+    let explains = step != .restart || strikes > 0
+    let allowed = strikesAllowed > 0 ? " of \(strikesAllowed)" : ""
+    let why = why
+    return (
+      [
+        Cell(name), Cell(word), explains ? Cell(step.rawValue) : .empty,
+        strikes > 0 ? Cell("\(strikes)\(allowed)") : .empty,
+        next.map { Cell("\($0.action) in \(shortTime(milliseconds: $0.inMilliseconds))") } ?? .empty,
+        uptimeMilliseconds.map { Cell(shortTime(milliseconds: $0)) } ?? .empty, why.isEmpty ? .empty : Cell(why),
+      ], state.ink
+    )
+  }
+
   var why: String {
     if !reason.isEmpty { return reason }
     if phase == .stopped || (settled && !degraded) || (phase == .finished && !crashedAndFinished) { return "" }
@@ -77,23 +96,13 @@ package func renderTable(_ services: [ServiceStatus], style: Style) -> [UInt8] {
   var inks: [Style.Ink] = []
   inks.reserveCapacity(services.count)
   var widths = columns.map { _ in 0 }
-  for service in services {
-    let state = service.state
-    var word = state.word
-    if service.held { word += ", held" }
-    if service.observe { word += ", observed" }
-    let explains = service.step != .restart || service.strikes > 0
-    var row = [Cell(service.name), Cell(word)]
-    row.append(explains ? Cell(service.step.rawValue) : .empty)
-    let allowed = service.strikesAllowed > 0 ? " of \(service.strikesAllowed)" : ""
-    row.append(service.strikes > 0 ? Cell("\(service.strikes)\(allowed)") : .empty)
-    row.append(service.next.map { Cell("\($0.action) in \(shortTime(milliseconds: $0.inMilliseconds))") } ?? .empty)
-    row.append(service.uptimeMilliseconds.map { Cell(shortTime(milliseconds: $0)) } ?? .empty)
-    let why = service.why
-    row.append(why.isEmpty ? .empty : Cell(why))
-    for (index, cell) in row.enumerated() where cell != .empty { widths[index] = max(widths[index], cell.width) }
-    rows.append(row)
-    inks.append(state.ink)
+  for index in services.indices {
+    let row = services[index].row
+    for column in row.cells.indices where !row.cells[column].isNothing {
+      widths[column] = max(widths[column], row.cells[column].width)
+    }
+    rows.append(row.cells)
+    inks.append(row.ink)
   }
 
   var shown = columns.filter { widths[$0.rawValue] > 0 }
@@ -112,9 +121,13 @@ package func renderTable(_ services: [ServiceStatus], style: Style) -> [UInt8] {
     for column in shown {
       let width = widths[column.rawValue]
       let cell = cells[column.rawValue].cut(to: width, mark: style.mark)
-      out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: gap))
-      let paint: Style.Ink = head ? .strong : column == .state ? ink : cell == .empty ? .faint : .plain
-      out.append(contentsOf: style.colour ? style.paint(cell.text, paint).utf8 : cell.text.utf8)
+      for _ in 0..<gap { out.append(UInt8(ascii: " ")) }
+      if style.colour {
+        let paint: Style.Ink = head ? .strong : column == .state ? ink : cell.isNothing ? .faint : .plain
+        out.append(contentsOf: style.paint(cell.text, paint).utf8)
+      } else {
+        out.append(contentsOf: cell.text.utf8)
+      }
       gap = width - cell.width + 2
     }
     out.append(UInt8(ascii: "\n"))

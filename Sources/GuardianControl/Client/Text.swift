@@ -2,6 +2,8 @@
 struct Cell: Hashable, Sendable {
   var text: String
   var width: Int
+  /// There is nothing to say.
+  private(set) var isNothing = false
 
   /// Escapes what a terminal would obey.
   init(_ raw: String) {
@@ -22,7 +24,11 @@ struct Cell: Hashable, Sendable {
       width = columns(text)
     }
   }
-  static let empty = Cell("-")
+  static let empty: Cell = {
+    var cell = Cell("-")
+    cell.isNothing = true
+    return cell
+  }()
 
   /// At most `limit` columns, with a mark where something is missing.
   func cut(to limit: Int, mark: String) -> Cell {
