@@ -104,12 +104,20 @@ install:
 	done
 	install -d $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/services
 	install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/guardian
-	[ ! -f etc/guardian.yaml ] || install -m 644 etc/guardian.yaml $(DESTDIR)$(PREFIX)/share/doc/guardian/examples
-	for example in $(wildcard etc/services/*.yaml); do \
-	  install -m 644 $$example $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/services || exit 1; \
-	done
 	install -d $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/switches.d
-	install -m 644 etc/switches.d/payments.yaml $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/switches.d
+	for example in guardian.yaml $(patsubst etc/%,%,$(wildcard etc/services/*.yaml etc/switches.d/*.yaml)); do \
+	  sed '1s|schema=[./]*schema/|schema=$(PREFIX)/share/guardian/schema/|' etc/$$example \
+	    > $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/$$example || exit 1; \
+	  chmod 644 $(DESTDIR)$(PREFIX)/share/doc/guardian/examples/$$example || exit 1; \
+	done
+	install -d $(DESTDIR)$(PREFIX)/share/guardian/schema
+	install -m 644 etc/schema/service.json etc/schema/host.json etc/schema/switches.json \
+	  $(DESTDIR)$(PREFIX)/share/guardian/schema
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+	  $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(RELEASE)/guardianctl completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/guardianctl
+	$(RELEASE)/guardianctl completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_guardianctl
+	$(RELEASE)/guardianctl completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/guardianctl.fish
 	install -d $(DESTDIR)$(SYSCONFDIR)/guardian/services $(DESTDIR)$(SYSCONFDIR)/guardian/switches.d
 
 # Build libraries: quick when all is there, installed where that is possible, else named.

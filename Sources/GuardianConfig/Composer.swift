@@ -89,7 +89,8 @@ struct Composer {
           ? text.comment(afterLine: Int(clamping: event.end_mark.line), column: Int(clamping: event.end_mark.column))
           : nil
         let node = Node(
-          .scalar(value ?? "", plain: plain), file: text.file, line: line, column: column, swallowed: swallowed)
+          .scalar(value ?? "", plain: plain), file: text.file, line: line, column: column,
+          endColumn: Self.end(event, onLine: line, after: column), swallowed: swallowed)
         open(anchor: Self.name(scalar.anchor), line, column, &log)
         add(node, anchor: Self.name(scalar.anchor), weighing: 1, &log)
       case YAML_SEQUENCE_START_EVENT:
@@ -103,7 +104,9 @@ struct Composer {
       case YAML_SEQUENCE_END_EVENT, YAML_MAPPING_END_EVENT:
         guard let frame = stack.popLast() else { return false }
         let content = frame.isMapping ? Node.Content.mapping(frame.entries) : .list(frame.items)
-        let node = Node(content, file: text.file, line: frame.line, column: frame.column)
+        let node = Node(
+          content, file: text.file, line: frame.line, column: frame.column,
+          endColumn: Self.end(event, onLine: frame.line, after: frame.column))
         add(node, anchor: frame.anchor, weighing: 0, &log)
       case YAML_ALIAS_EVENT:
         alias(Self.name(event.data.alias.anchor) ?? "", line, column, &log)
@@ -175,18 +178,21 @@ struct Composer {
     stack[top].key = nil
     guard case .scalar(let word, let plain) = key.content else {
       log.fault(
-        file: text.file, line: key.line, column: key.column, what: "a key must be a word, not \(key.kind)")
+        file: text.file, line: key.line, column: key.column, endColumn: key.endColumn,
+        what: "a key must be a word, not \(key.kind)")
       return
     }
     if word == "<<" && plain {
       log.fault(
-        file: text.file, line: key.line, column: key.column, what: "merge keys ('<<') are not supported",
+        file: text.file, line: key.line, column: key.column, endColumn: key.endColumn,
+        what: "merge keys ('<<') are not supported",
         why: "an alias may stand for a whole value; what many services share belongs under 'defaults' in guardian.yaml")
       return
     }
     if let first = stack[top].firstOf[word] {
       log.fault(
-        file: text.file, line: key.line, column: key.column, what: "key '\(brief(word))' is here twice",
+        file: text.file, line: key.line, column: key.column, endColumn: key.endColumn,
+        what: "key '\(brief(word))' is here twice",
         why: "first at line \(first.line), column \(first.column)")
       return
     }
@@ -229,6 +235,12 @@ struct Composer {
     if stopped { return }
     stopped = true
     log.fault(file: text.file, line: line, column: column, what: what, why: why, suggestion: suggestion)
+  }
+
+  /// Nil where it ends on another line, or is empty.
+  private static func end(_ event: yaml_event_t, onLine line: Int, after column: Int) -> Int? {
+    let end = count(event.end_mark.column)
+    return count(event.end_mark.line) == line && end > column ? end : nil
   }
 
   private func syntaxFault(_ parser: yaml_parser_t, _ log: inout DiagnosticLog) {

@@ -140,6 +140,18 @@ package struct ConfigurationContext {
   package var mayGive: (Capability) -> Bool
   /// The names of the sockets that the service manager passed to guardian; nil: nobody knows here, as offline.
   package var passedSockets: [String]?
+  /// How long guardian itself is given to stop everything, and who says so.
+  package struct StopGrace: Hashable, Sendable {
+    package var time: Duration
+    /// As the beginning of a sentence.
+    package var source: String
+    package init(time: Duration, source: String) {
+      self.time = time
+      self.source = source
+    }
+  }
+  /// Nil: as long as it takes, or nobody knows.
+  package var stopGrace: StopGrace?
 
   package init(
     resolveUser: @escaping (String?, String?) -> Result<Identity, UserProblem>,
@@ -147,7 +159,7 @@ package struct ConfigurationContext {
     whoElseWrites: @escaping (String) -> String? = { _ in nil },
     entries: @escaping (String) -> Result<[String], UserProblem> = { _ in .success([]) }, canHide: Bool = true,
     ownUID: UInt32 = 0,
-    mayGive: @escaping (Capability) -> Bool = { _ in true }, passedSockets: [String]? = nil
+    mayGive: @escaping (Capability) -> Bool = { _ in true }, passedSockets: [String]? = nil, stopGrace: StopGrace? = nil
   ) {
     self.resolveUser = resolveUser
     self.lookAt = lookAt
@@ -157,5 +169,6 @@ package struct ConfigurationContext {
     self.ownUID = ownUID
     self.mayGive = mayGive
     self.passedSockets = passedSockets
+    self.stopGrace = stopGrace
   }
 }

@@ -7,6 +7,7 @@ package struct ServiceReference: Hashable, Sendable {
   package var key: String
   package var file: String
   package var line: Int, column: Int
+  package var endColumn: Int?
 }
 
 /// What is wrong with how services name each other, which no file can tell alone.
@@ -56,8 +57,8 @@ package struct DependencyCheck {
     suggestion: String? = nil
   ) -> Diagnostic {
     Diagnostic(
-      severity, file: reference.file, line: reference.line, column: reference.column, what: what, why: why,
-      suggestion: suggestion)
+      severity, file: reference.file, line: reference.line, column: reference.column, endColumn: reference.endColumn,
+      what: what, why: why, suggestion: suggestion)
   }
 
   private mutating func nameUnknown(_ known: Set<ServiceName>) {

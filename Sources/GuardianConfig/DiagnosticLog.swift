@@ -26,9 +26,13 @@ struct DiagnosticLog {
   }
 
   mutating func fault(
-    file: String, line: Int? = nil, column: Int? = nil, what: String, why: String = "", suggestion: String? = nil
+    file: String, line: Int? = nil, column: Int? = nil, endColumn: Int? = nil, what: String, why: String = "",
+    suggestion: String? = nil
   ) {
-    add(Diagnostic(.error, file: file, line: line, column: column, what: what, why: why, suggestion: suggestion))
+    add(
+      Diagnostic(
+        .error, file: file, line: line, column: column, endColumn: endColumn, what: what, why: why,
+        suggestion: suggestion))
   }
 
   /// In the order of the file; faults of the whole file first.

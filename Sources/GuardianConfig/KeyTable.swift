@@ -39,51 +39,74 @@ package struct KeyTable: Sendable {
 
   /// guardian.yaml.
   package static let host = KeyTable([
-    Key("defaults", "mapping of service keys", "{}", "what every service has that does not say otherwise", ""),
-    Key("access", "mapping", "{}", "who may do what, beside root and guardian's own user", ""),
-    Key("access.view", "list of users and @groups", "[]", "they may look at every service", ""),
-    Key("access.operate", "list of users and @groups", "[]", "they may also give orders about every service", ""),
-    Key("access.admin", "list of users and @groups", "[]", "they may do everything", ""),
-    Key("cgroup", "auto | off | path", "auto", "whether each run has a control group of its own", ""),
+    Key(
+      "defaults", "mapping of service keys", "{}", "what every service has that does not say otherwise",
+      "defaults: {umask: \"0027\", stop: {timeout: 30s}}"),
+    Key("access", "mapping", "{}", "who may do what, beside root and guardian's own user", "access: {view: [web]}"),
+    Key("access.view", "list of users and @groups", "[]", "they may look at every service", "access: {view: [web]}"),
+    Key(
+      "access.operate", "list of users and @groups", "[]", "they may also give orders about every service",
+      "access: {operate: [\"@redis\"]}"),
+    Key("access.admin", "list of users and @groups", "[]", "they may do everything", "access: {admin: [web]}"),
+    Key("cgroup", "auto | off | path", "auto", "whether each run has a control group of its own", "cgroup: /guardian"),
     Key(
       "governor", "mapping | off", "{starts-per-second: 200, concurrent: 64}",
       "how fast services may start, all together",
-      ""),
+      "governor: off"),
     Key(
-      "governor.starts-per-second", "1 … 1000000", "200", "so many starts, and as many at once after a quiet second", ""
+      "governor.starts-per-second", "1 … 1000000", "200", "so many starts, and as many at once after a quiet second",
+      "governor: {starts-per-second: 50}"
     ),
-    Key("governor.concurrent", "1 … 100000", "64", "starts under way at the same time: not ready yet", ""),
+    Key(
+      "governor.concurrent", "1 … 100000", "64", "starts under way at the same time: not ready yet",
+      "governor: {concurrent: 8}"),
     Key(
       "common-cause", "mapping | off", "{services: 3, within: 10s, freeze: 5min}",
-      "when the troubles of several services are taken for one", ""),
+      "when the troubles of several services are taken for one", "common-cause: off"),
     Key(
-      "common-cause.services", "2 … 100000", "3", "so many, and a quarter of those that were settled, begin to loop", ""
+      "common-cause.services", "2 … 100000", "3", "so many, and a quarter of those that were settled, begin to loop",
+      "common-cause: {services: 5}"
     ),
-    Key("common-cause.within", "duration", "10s", "within this time", ""),
-    Key("common-cause.freeze", "duration", "5min", "then no service moves a step up for so long", ""),
-    Key("history", "mapping", "{events: 100000}", "how much is kept of what has happened", ""),
-    Key("history.events", "number", "100000", "events, and runs with their ends, the latest", ""),
-    Key("history.reports-per-service", "1 … 10000", "20", "so many crash reports of each service", ""),
-    Key("history.total", "size", "50M", "so much of all crash reports together", ""),
+    Key("common-cause.within", "duration from 1ms", "10s", "within this time", "common-cause: {within: 30s}"),
+    Key(
+      "common-cause.freeze", "duration from 1s", "5min", "then no service moves a step up for so long",
+      "common-cause: {freeze: 10min}"),
+    Key("history", "mapping", "{events: 100000}", "how much is kept of what has happened", "history: {events: 10000}"),
+    Key(
+      "history.events", "100 … 10000000", "100000", "events, and runs with their ends, the latest",
+      "history: {events: 10000}"),
+    Key(
+      "history.reports-per-service", "1 … 10000", "20", "so many crash reports of each service",
+      "history: {reports-per-service: 5}"),
+    Key("history.total", "size from 1M", "50M", "so much of all crash reports together", "history: {total: 10M}"),
     Key(
       "swift-backtrace", "auto | off | path", "auto",
-      "the program by which Swift's run-time writes down where a service has crashed", ""),
+      "the program by which Swift's run-time writes down where a service has crashed", "swift-backtrace: off"),
     Key(
       "logs", "mapping", "{rotate: 10M, age: never, keep: 10, total: 1G, compress: none, full: drop}",
-      "how files with the output of services are kept", ""),
-    Key("logs.directory", "path", "guardian's own, as in guardian(8)", "where they are: NAME/current below it", ""),
-    Key("logs.rotate", "size from 16K", "10M", "a file that is larger is put aside", ""),
-    Key("logs.age", "duration | never", "never", "a file that is older is put aside too", ""),
-    Key("logs.keep", "0 … 10000", "10", "so many that were put aside are kept of each service", ""),
+      "how files with the output of services are kept", "logs: {rotate: 50M, keep: 5}"),
     Key(
-      "logs.total", "size from 32K", "1G", "so many bytes are kept of all services together; the oldest go first", ""),
-    Key("logs.compress", "none | gzip", "none", "what is done to a file that was put aside", ""),
+      "logs.directory", "path", "guardian's own, as in guardian(8)", "where they are: NAME/current below it",
+      "logs: {directory: /srv/log/guardian}"),
+    Key("logs.rotate", "size from 16K", "10M", "a file that is larger is put aside", "logs: {rotate: 50M}"),
+    Key("logs.age", "duration from 1min | never", "never", "a file that is older is put aside too", "logs: {age: 1d}"),
+    Key("logs.keep", "0 … 10000", "10", "so many that were put aside are kept of each service", "logs: {keep: 5}"),
+    Key(
+      "logs.total", "size from 32K", "1G", "so many bytes are kept of all services together; the oldest go first",
+      "logs: {total: 4G}"),
+    Key("logs.compress", "none | gzip", "none", "what is done to a file that was put aside", "logs: {compress: gzip}"),
     Key(
       "logs.full", "drop | wait", "drop",
-      "output that the disk does not take is dropped and counted, or the service waits", ""),
-    Key("metrics", "mapping", "{}", "where what is measured is written, for a monitoring system", ""),
-    Key("metrics.textfile", "path", "", "the file, for node_exporter's text file collector", ""),
-    Key("metrics.every", "duration", "15s", "how often it is written", ""),
+      "output that the disk does not take is dropped and counted, or the service waits", "logs: {full: wait}"),
+    Key(
+      "metrics", "mapping", "{}", "where what is measured is written, for a monitoring system",
+      "metrics: {textfile: /var/lib/node/guardian.prom}"),
+    Key(
+      "metrics.textfile", "path", "", "the file, for node_exporter's text file collector",
+      "metrics: {textfile: /var/lib/node/guardian.prom}"),
+    Key(
+      "metrics.every", "duration", "15s", "how often it is written",
+      "metrics: {textfile: /var/lib/node/guardian.prom, every: 1min}"),
   ])
 
   /// switches.d/NAME.yaml.
@@ -120,7 +143,9 @@ package struct KeyTable: Sendable {
       "environment-file: [-/etc/default/web]"),
     Key("umask", "quoted octal", "\"0022\"", "permissions that new files do not get", "umask: \"0027\""),
     Key("limits", "mapping", "{}", "resource limits, as setrlimit(2) has them", "limits: {open-files: 65536}"),
-    Key("limits.open-files", "number | unlimited", "guardian's own", "open descriptors", "limits: {open-files: 65536}"),
+    Key(
+      "limits.open-files", "number from 16 | unlimited", "guardian's own", "open descriptors",
+      "limits: {open-files: 65536}"),
     Key("limits.core", "size | unlimited", "guardian's own", "size of a core dump", "limits: {core: 0}"),
     Key(
       "limits.stack", "size | unlimited", "guardian's own", "size of the main thread's stack", "limits: {stack: 64M}"),
@@ -133,10 +158,11 @@ package struct KeyTable: Sendable {
       "limits.locked-memory", "size | unlimited", "guardian's own", "memory it may lock", "limits: {locked-memory: 64K}"
     ),
     Key("limits.address-space", "size | unlimited", "guardian's own", "virtual memory", "limits: {address-space: 8G}"),
-    Key("limits.cpu-time", "duration | unlimited", "guardian's own", "processor time", "limits: {cpu-time: 1h}"),
+    Key(
+      "limits.cpu-time", "duration from 1s | unlimited", "guardian's own", "processor time", "limits: {cpu-time: 1h}"),
     Key("limits.data", "size | unlimited", "guardian's own", "data segment", "limits: {data: 1G}"),
     Key(
-      "limits.memory", "size | unlimited", "", "memory of all its processes together, by their control group",
+      "limits.memory", "size from 1M | unlimited", "", "memory of all its processes together, by their control group",
       "limits: {memory: 1G}"),
     Key(
       "limits.tasks", "number from 1 | unlimited", "", "processes and threads of its control group",
@@ -169,8 +195,9 @@ package struct KeyTable: Sendable {
     Key("ready", "none | notify | check | {fd: N}", "none", "how it tells that it is ready", "ready: notify"),
     Key("ready.fd", "3 … 1023", "", "it writes a newline there when it is ready", "ready: {fd: 3}"),
     Key(
-      "start-timeout", "duration", "90s", "how long it may take to become ready", "start-timeout: 30s\nready: notify"),
-    Key("startup-window", "duration", "60s", "a death before this is over is a strike", "startup-window: 20s"),
+      "start-timeout", "duration from 1ms", "90s", "how long it may take to become ready",
+      "start-timeout: 30s\nready: notify"),
+    Key("startup-window", "duration from 1ms", "60s", "a death before this is over is a strike", "startup-window: 20s"),
     Key("watchdog", "duration", "0s", "WATCHDOG=1 is expected this often; 0s: not", "watchdog: 30s"),
     Key(
       "checks", "list of mappings", "[]", "what is looked at, again and again, while it runs",
@@ -180,7 +207,7 @@ package struct KeyTable: Sendable {
       "checks[].http", "URL", "", "an HTTP server answers a GET well",
       "checks:\n  - {name: health, http: \"http://127.0.0.1:8080/health\"}"),
     Key(
-      "checks[].status", "number, or list of numbers", "200 to 299", "the status codes that are good",
+      "checks[].status", "100 … 599, or list of them", "200 to 299", "the status codes that are good",
       "checks:\n  - {name: health, http: \"http://127.0.0.1:8080/health\", status: [200, 204]}"),
     Key(
       "checks[].body", "text", "", "what must be within the first 64 KiB of the answer's body",
@@ -198,19 +225,19 @@ package struct KeyTable: Sendable {
       "checks[].file", "path", "", "a file is written to again and again",
       "checks:\n  - {name: beat, file: /run/web/heartbeat, within: 1min}"),
     Key(
-      "checks[].within", "duration", "", "how old that file may be",
+      "checks[].within", "duration from 1s", "", "how old that file may be",
       "checks:\n  - {name: beat, file: /run/web/heartbeat, within: 1min}"),
     Key(
-      "checks[].every", "duration", "10s", "from one look to the next",
+      "checks[].every", "duration from 100ms", "10s", "from one look to the next",
       "checks:\n  - {name: port, tcp: 8080, every: 30s}"),
     Key(
-      "checks[].timeout", "duration", "3s", "a look that takes longer has failed",
+      "checks[].timeout", "duration from 1ms to 1h", "3s", "a look that takes longer has failed",
       "checks:\n  - {name: port, tcp: 8080, timeout: 1s}"),
     Key(
-      "checks[].failures", "number from 1", "3", "so many failures in a row make the check fail",
+      "checks[].failures", "1 … 1000", "3", "so many failures in a row make the check fail",
       "checks:\n  - {name: port, tcp: 8080, failures: 5}"),
     Key(
-      "checks[].successes", "number from 1", "1", "so many good looks in a row make it pass",
+      "checks[].successes", "1 … 1000", "1", "so many good looks in a row make it pass",
       "checks:\n  - {name: port, tcp: 8080, successes: 2}"),
     Key("stop", "mapping", "{}", "how it is ended", "stop: {signal: INT}"),
     Key("stop.signal", "signal name", "TERM", "what the main process gets first", "stop: {signal: QUIT}"),
@@ -235,20 +262,21 @@ package struct KeyTable: Sendable {
       "restart: never"),
     Key("backoff", "mapping", "{}", "the pause before a restart", "backoff: {first: 1s}"),
     Key("backoff.first", "duration", "500ms", "before the first try on a step", "backoff: {first: 1s}"),
-    Key("backoff.factor", "number from 1", "2", "each further pause is longer by this", "backoff: {factor: 1.5}"),
+    Key(
+      "backoff.factor", "number from 1 to 1000", "2", "each further pause is longer by this", "backoff: {factor: 1.5}"),
     Key("backoff.max", "duration", "60s", "never longer than this", "backoff: {max: 5min}"),
     Key("backoff.jitter", "0% … 100%", "10%", "up to this much is added by chance", "backoff: {jitter: 0%}"),
     Key(
       "escalation", "mapping | off", "{}", "how many strikes each step has; off: restart for ever", "escalation: off"),
-    Key("escalation.restart", "number from 1", "3", "strikes of the step restart", "escalation: {restart: 5}"),
-    Key("escalation.repair", "number from 1", "2", "strikes of the step repair", "escalation: {repair: 1}"),
-    Key("escalation.safe-mode", "number from 1", "2", "strikes of the step safe-mode", "escalation: {safe-mode: 1}"),
+    Key("escalation.restart", "1 … 1000", "3", "strikes of the step restart", "escalation: {restart: 5}"),
+    Key("escalation.repair", "1 … 1000", "2", "strikes of the step repair", "escalation: {repair: 1}"),
+    Key("escalation.safe-mode", "1 … 1000", "2", "strikes of the step safe-mode", "escalation: {safe-mode: 1}"),
     Key(
-      "escalation.deescalate-after", "duration", "1h", "settled running after which it goes one step down",
+      "escalation.deescalate-after", "duration from 1s", "1h", "settled running after which it goes one step down",
       "escalation: {deescalate-after: 10min}"),
     Key("late", "mapping", "{}", "deaths after the startup window", "late: {budget: 10}"),
-    Key("late.budget", "number", "5", "as many restart at once and are no strikes", "late: {budget: 10}"),
-    Key("late.within", "duration", "1h", "counted over this time", "late: {within: 6h}"),
+    Key("late.budget", "0 … 10000", "5", "as many restart at once and are no strikes", "late: {budget: 10}"),
+    Key("late.within", "duration from 1s", "1h", "counted over this time", "late: {within: 6h}"),
     Key("success-exit", "list of exit codes", "[0]", "these are clean ends", "success-exit: [0, 143]"),
     Key("fatal-exit", "list of exit codes", "[]", "these lead straight to quarantine", "fatal-exit: [64]"),
     Key(
@@ -270,19 +298,19 @@ package struct KeyTable: Sendable {
       "repair[].on", "list of causes", "[]", "only after such a death: exit:N, signal:NAME, class:NAME or a cause",
       "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, on: [\"exit:78\", oom]}"),
     Key(
-      "repair[].from-attempt", "number from 1", "1", "not before this round of repairs",
+      "repair[].from-attempt", "1 … 1000", "1", "not before this round of repairs",
       "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, from-attempt: 2}"),
     Key(
       "repair[].at-most", "mapping", "", "a limit on how often it runs",
       "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, at-most: {times: 2, within: 24h}}"),
     Key(
-      "repair[].at-most.times", "number from 1", "", "so many times",
+      "repair[].at-most.times", "1 … 1000", "", "so many times",
       "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, at-most: {times: 2, within: 24h}}"),
     Key(
-      "repair[].at-most.within", "duration", "", "in this time",
+      "repair[].at-most.within", "duration from 1s", "", "in this time",
       "repair:\n  - {name: drop-cache, move-aside: /var/cache/web, at-most: {times: 2, within: 24h}}"),
     Key(
-      "repair[].timeout", "duration", "60s", "then it gets TERM, and after that KILL",
+      "repair[].timeout", "duration from 1ms", "60s", "then it gets TERM, and after that KILL",
       "repair:\n  - {name: index, run: [/usr/libexec/web/rebuild-index], timeout: 10min}"),
     Key(
       "repair[].user", "name or number", "the service's; for move-aside and restore guardian's own", "who runs it",
@@ -298,7 +326,7 @@ package struct KeyTable: Sendable {
       "when a service that is well may be started anew for its plugins' sake",
       "plugins:\n  when: \"02:00-05:00\"\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
     Key(
-      "plugins.retry-after", "duration", "24h", "a plugin that is off is due for another try after this",
+      "plugins.retry-after", "duration from 1s", "24h", "a plugin that is off is due for another try after this",
       "plugins:\n  retry-after: 6h\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
     Key(
       "plugins.list", "list of mappings", "[]", "the plugins",
@@ -310,7 +338,7 @@ package struct KeyTable: Sendable {
       "plugins.list[].environment", "mapping of names to text", "{}", "set while it is off",
       "plugins:\n  list:\n    - {name: payments, environment: {WEB_PAYMENTS: \"off\"}}"),
     Key(
-      "plugins.list[].unset", "list", "[]", "variables that are missing while it is off",
+      "plugins.list[].unset", "list of variables", "[]", "variables that are missing while it is off",
       "plugins:\n  list:\n    - {name: tracing, unset: [WEB_TRACE_TO]}"),
     Key(
       "plugins.list[].remove-from", "list of mappings", "[]", "lists that miss an element while it is off",
@@ -333,7 +361,7 @@ package struct KeyTable: Sendable {
       "plugins.list[].preload", "library, or list of libraries", "[]", "missing in LD_PRELOAD while it is off",
       "plugins:\n  list:\n    - {name: allocator, preload: libjemalloc.so.2}"),
     Key(
-      "plugins.list[].arguments", "list", "[]", "added to the command while it is off",
+      "plugins.list[].arguments", "list of arguments", "[]", "added to the command while it is off",
       "plugins:\n  list:\n    - {name: metrics, arguments: [--disable-extension, metrics]}"),
     Key(
       "plugins.list[].remove-arguments", "list of arguments, or of lists of arguments", "[]",
@@ -345,11 +373,11 @@ package struct KeyTable: Sendable {
       "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"
     ),
     Key(
-      "plugins.list[].replace-arguments[].from", "argument, or list", "", "what is in the command",
+      "plugins.list[].replace-arguments[].from", "argument, or list of arguments", "", "what is in the command",
       "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"
     ),
     Key(
-      "plugins.list[].replace-arguments[].to", "argument, or list", "", "what is there instead",
+      "plugins.list[].replace-arguments[].to", "argument, or list of arguments", "", "what is there instead",
       "command: [/usr/bin/web, --engine=fast]\nplugins:\n  list:\n    - {name: engine, replace-arguments: [{from: --engine=fast, to: --engine=plain}]}"
     ),
     Key(
@@ -383,9 +411,9 @@ package struct KeyTable: Sendable {
       "plugins: {directory: /srv/web/plugins.d, acknowledge: {status: \"safe mode\"}}"),
     Key("quarantine", "mapping", "{}", "the last step", "quarantine: {retry-after: 1h}"),
     Key(
-      "quarantine.retry-after", "duration | never", "15min", "before the first trial start; doubles each time",
+      "quarantine.retry-after", "duration from 1s | never", "15min", "before the first trial start; doubles each time",
       "quarantine: {retry-after: never}"),
-    Key("quarantine.max", "duration", "24h", "never longer than this", "quarantine: {max: 2h}"),
+    Key("quarantine.max", "duration from 1s", "24h", "never longer than this", "quarantine: {max: 2h}"),
     Key(
       "quarantine.fallback", "name of a service", "", "what runs in its place meanwhile; it has start: manual",
       "quarantine: {fallback: web-static}"),

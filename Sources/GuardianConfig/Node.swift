@@ -11,17 +11,20 @@ final class Node: Sendable {
   let file: String
   /// Counted from 1, in characters.
   let line: Int, column: Int
+  /// Behind its last character, where it ends on the line on which it begins.
+  let endColumn: Int?
   /// The text that YAML took for a comment right behind this scalar, if any.
   let swallowed: String?
   /// Values in here, aliases counted each time.
   let weight: Int
   let depth: Int
 
-  init(_ content: Content, file: String, line: Int, column: Int, swallowed: String? = nil) {
+  init(_ content: Content, file: String, line: Int, column: Int, endColumn: Int? = nil, swallowed: String? = nil) {
     self.content = content
     self.file = file
     self.line = line
     self.column = column
+    self.endColumn = endColumn
     self.swallowed = swallowed
     switch content {
     case .scalar: (weight, depth) = (1, 1)

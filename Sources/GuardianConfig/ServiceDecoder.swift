@@ -130,6 +130,14 @@ struct ServiceDecoder {
         fields["total"] ?? fields["rotate"],
         "'total' (\(spec.total) bytes) is less than 'rotate' (\(spec.rotate) bytes)",
         "what all services have together is at least one file")
+    } else if let node = fields["keep"] ?? fields["total"] ?? fields["rotate"] {
+      let (files, over) = (spec.rotate).multipliedReportingOverflow(by: UInt64(spec.keep) + 1)
+      if over || files > spec.total {
+        warn(
+          node, "'keep' (\(spec.keep)) can hardly be reached",
+          "\(spec.keep) files that were put aside and the present one have up to \(spec.rotate) bytes each by 'rotate', "
+            + (over ? "" : "\(files) together, ") + "and 'total' is \(spec.total) bytes for all services")
+      }
     }
     spec.compress = word(fields["compress"], "'compress'", LogsSpec.Compression.self) ?? spec.compress
     spec.full = word(fields["full"], "'full'", LogsSpec.Full.self) ?? spec.full
@@ -260,7 +268,7 @@ struct ServiceDecoder {
       }
     }
     if let node = fields["log"] { spec.log = logTarget(node) ?? spec.log }
-    withoutEffect(fields, spec)
+    contradictions(fields, spec)
     return spec
   }
 
@@ -451,7 +459,8 @@ struct ServiceDecoder {
       }
       found.append(name)
       references.append(
-        ServiceReference(name: name, key: key, file: node.file, line: node.line, column: node.column))
+        ServiceReference(
+          name: name, key: key, file: node.file, line: node.line, column: node.column, endColumn: node.endColumn))
     }
     return found
   }
@@ -603,14 +612,6 @@ struct ServiceDecoder {
     let fields = fields(of: top["late"], at: "late", called: "'late'")
     spec.late.budget = integer(fields?["budget"], "'budget'", 0...10_000) ?? spec.late.budget
     spec.late.within = duration(fields?["within"], "'within'", atLeast: .seconds(1)) ?? spec.late.within
-    // Two late deaths are at least a startup window apart, kills from outside excepted.
-    let (budget, within, window) = (spec.late.budget, spec.late.within, spec.startupWindow)
-    guard spec.escalation.enabled, budget > 0, window.nanoseconds >= within.nanoseconds / Int64(budget) else { return }
-    warn(
-      top["late"] ?? top["startup-window"], "the late budget can hardly be exceeded",
-      "\(budget + 1) deaths, each after a startup window of \(window.description), take \(budget) windows or more, "
-        + "which is not less than 'within' (\(within.description)), so a service that dies just after its window is "
-        + "restarted for ever")
   }
 
   private mutating func exits(_ fields: Fields, _ spec: inout ServiceSpec) {
@@ -660,7 +661,9 @@ struct ServiceDecoder {
       }
       var repair = RepairSpec(name: name ?? "", kind: kind ?? .run([]))
       for cause in list(fields["on"], "'on'") ?? [] {
-        if let matcher = matcher(cause) { repair.on.append(matcher) }
+        guard let matcher = matcher(cause) else { continue }
+        repair.on.append(matcher)
+        if let why = whyNever(matcher, spec) { warn(cause, "no such death leads to a repair", why) }
       }
       if let on = fields["on"], case .list(let items) = on.content, items.isEmpty {
         warn(on, "'on' is empty", "the repair runs after any death, as without it")
@@ -672,11 +675,6 @@ struct ServiceDecoder {
       repair.identity = identity(user: fields["user"], group: nil)
       if let first = integer(fields["from-attempt"], "'from-attempt'", 1...1000) {
         repair.fromAttempt = first
-        if first > spec.escalation.repair {
-          warn(
-            fields["from-attempt"], "this repair can hardly ever run",
-            "it waits for round \(first), and 'escalation' gives the step repair \(spec.escalation.repair)")
-        }
       }
       if let limit = self.fields(of: fields["at-most"], at: "repair[].at-most", called: "'at-most'") {
         let times = integer(limit["times"], "'times'", 1...1000)
@@ -687,6 +685,7 @@ struct ServiceDecoder {
           fault(fields["at-most"], "'at-most' needs 'times' and 'within'", "as in {times: 2, within: 24h}")
         }
       }
+      repairLimits(fields, repair, spec)
       spec.repairs.append(repair)
     }
     if let node, spec.declaredFiles.count > RepairSpec.mostRestored {
@@ -807,7 +806,8 @@ struct ServiceDecoder {
       return nil
     }
     references.append(
-      ServiceReference(name: name, key: "fallback", file: node.file, line: node.line, column: node.column))
+      ServiceReference(
+        name: name, key: "fallback", file: node.file, line: node.line, column: node.column, endColumn: node.endColumn))
     return name
   }
 
@@ -819,28 +819,6 @@ struct ServiceDecoder {
     wrong(
       node, "'log'", words.joined(separator: ", "), suggestion: nearestWord(to: text, among: words))
     return nil
-  }
-
-  /// Settings that are understood and can do nothing beside the others.
-  private mutating func withoutEffect(_ fields: Fields, _ spec: ServiceSpec) {
-    let why: String
-    if spec.restart == .never {
-      why = "with 'restart: never' nothing follows a death"
-    } else if !spec.escalation.enabled {
-      why = "with 'escalation: off' a service is only restarted"
-      if spec.backoff.first == .zero {
-        warn(
-          fields["backoff"], "a service that dies is restarted without any pause",
-          "'first: 0s' stays 0s, and 'escalation: off' never gives up")
-      }
-    } else {
-      return
-    }
-    if !spec.repairs.isEmpty { warn(fields["repair"], "'repair' has no effect", why) }
-    if !spec.process.plugins.isEmpty { warn(fields["plugins"], "'plugins' has no effect", why) }
-    if spec.restart == .never, let node = fields["escalation"], spec.escalation.enabled {
-      warn(node, "'escalation' has no effect", why)
-    }
   }
 }
 
@@ -909,7 +887,7 @@ extension ServiceDecoder {
         entries.append(entry)
       }
     }
-    return Node(.mapping(entries), file: node.file, line: node.line, column: node.column)
+    return Node(.mapping(entries), file: node.file, line: node.line, column: node.column, endColumn: node.endColumn)
   }
 
   mutating func list(_ node: Node?, _ name: String) -> [Node]? {
@@ -1161,8 +1139,8 @@ extension ServiceDecoder {
   ) {
     log.add(
       Diagnostic(
-        .error, file: node?.file ?? mainFile, line: node?.line, column: node?.column, what: what, why: why,
-        suggestion: suggestion), blocks: blocks)
+        .error, file: node?.file ?? mainFile, line: node?.line, column: node?.column, endColumn: node?.endColumn,
+        what: what, why: why, suggestion: suggestion), blocks: blocks)
   }
   mutating func fault(_ node: Node?, _ what: String, _ why: String = "", suggestion: String? = nil) {
     error(node, what, why, suggestion: suggestion)
@@ -1179,6 +1157,8 @@ extension ServiceDecoder {
   mutating func warn(_ node: Node?, _ what: String, _ why: String) {
     guard let node, node.file == mainFile else { return }
     log.add(
-      Diagnostic(.warning, file: node.file, line: node.line, column: node.column, what: what, why: why))
+      Diagnostic(
+        .warning, file: node.file, line: node.line, column: node.column, endColumn: node.endColumn, what: what, why: why
+      ))
   }
 }

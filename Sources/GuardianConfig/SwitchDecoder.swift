@@ -16,6 +16,7 @@ package struct SwitchReference: Hashable, Sendable {
   package var kind: Kind
   package var name: String
   package var line: Int, column: Int
+  package var endColumn: Int?
 }
 
 extension Configuration {
@@ -136,7 +137,8 @@ extension ServiceDecoder {
         continue
       }
       names.append(name)
-      references.append(SwitchReference(kind: .service, name: text, line: item.line, column: item.column))
+      references.append(
+        SwitchReference(kind: .service, name: text, line: item.line, column: item.column, endColumn: item.endColumn))
     }
     return names.isEmpty && groups.isEmpty ? nil : (.named(names), groups)
   }
@@ -153,7 +155,8 @@ extension ServiceDecoder {
     for item in items {
       guard let name = name(item, of: item, "plugin", &names) else { continue }
       found.append(name)
-      references.append(SwitchReference(kind: .plugin, name: name, line: item.line, column: item.column))
+      references.append(
+        SwitchReference(kind: .plugin, name: name, line: item.line, column: item.column, endColumn: item.endColumn))
     }
     return .named(found)
   }
@@ -234,8 +237,8 @@ package struct SwitchCheck {
         guard let said else { continue }
         found[one.value.file, default: []].append(
           Diagnostic(
-            .warning, file: one.path, line: reference.line, column: reference.column, what: said.what, why: said.why,
-            suggestion: said.near))
+            .warning, file: one.path, line: reference.line, column: reference.column, endColumn: reference.endColumn,
+            what: said.what, why: said.why, suggestion: said.near))
       }
     }
   }

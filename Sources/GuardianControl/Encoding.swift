@@ -71,6 +71,8 @@ package func encode(_ s: ServiceStatus, brief: Bool, into json: inout JSONWriter
   json.strings(s.after)
   json.key("groups")
   json.strings(s.groups)
+  json.key("repairs")
+  json.strings(s.repairs)
   json.key("waits_for")
   json.strings(s.waitsFor)
   json.key("checks")

@@ -83,6 +83,7 @@ package let supervisorInterface = """
     requires: ?[]string,
     after: ?[]string,
     groups: ?[]string,
+    repairs: ?[]string,
     waits_for: ?[]string,
     checks: ?[]Check,
     plugins: ?[]Plugin,
@@ -174,8 +175,9 @@ package let supervisorInterface = """
   # lost. The reply comes from the new program; 'Failed' comes from the old one, which then goes on.
   method Upgrade() -> (from: string, to: string, pid: int, services: int)
 
-  # What would happen, and when, if the service kept dying; from its present state, or from zero.
-  method Plan(name: string, from_start: ?bool) -> (name: string, entries: []PlanEntry)
+  # What would happen, and when, if the service kept dying; from its present state, or from zero. 'causes' say how it dies,
+  # and how long after its start: signal:SEGV@2s, exit:1, oom@1min; at most 16, in turn. Without any it dies as it last did.
+  method Plan(name: string, from_start: ?bool, causes: ?[]string) -> (name: string, entries: []PlanEntry)
 
   # A walk along a throw-away copy of the service's ladder, from zero and without any delay: it dies as 'cause' says (exit:N,
   # signal:NAME, class:NAME, oom, killed, exec, watchdog, start-timeout or check; exit:1 where nothing is said), at most

@@ -165,8 +165,16 @@ private func supervisorCall(
     try only(p, [])
     return .upgrade
   case "Plan":
-    try only(p, ["name", "from_start"])
-    return .plan(name: try text(p, "name"), fromStart: try flag(p, "from_start", default: false))
+    try only(p, ["name", "from_start", "causes"])
+    var deaths: [PlanDeath] = []
+    if let list = p?["causes"], !list.isNull {
+      guard let texts = list.strings, texts.count <= PlanDeath.most else { throw .invalidParameter("causes") }
+      for text in texts {
+        guard let death = PlanDeath(text) else { throw .invalidParameter("causes") }
+        deaths.append(death)
+      }
+    }
+    return .plan(name: try text(p, "name"), fromStart: try flag(p, "from_start", default: false), deaths: deaths)
   case "Drill":
     try only(p, ["name", "crashes", "cause", "with_repairs"])
     var drill = DrillRequest()

@@ -24,7 +24,7 @@ package enum ControlRequest: Hashable, Sendable {
   case upgrade
   /// Guardian trusts itself again after faults of its own.
   case resetGuardian
-  case plan(name: String, fromStart: Bool)
+  case plan(name: String, fromStart: Bool, deaths: [PlanDeath] = [])
   /// A walk along a copy of the ladder; with repairs, those are really run.
   case drill(name: String, DrillRequest)
   /// The newest crash reports, of one service or of all.

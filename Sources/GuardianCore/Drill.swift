@@ -55,7 +55,7 @@ package struct Drill {
 }
 
 extension DrillCause {
-  fileprivate var death: Death {
+  var death: Death {
     switch self {
     case .exit(let code): return Death(.code(code))
     case .signal(let signal): return Death(.signal(signal, core: false))

@@ -923,16 +923,20 @@ package struct Fleet: Sendable {
 
   /// What would happen, and when, if the service kept dying as soon as it is started: by the same machine, from its
   /// present state. Ends at the first trial from quarantine, or after 64 lines.
-  package func plan(for id: ServiceID, now: Now) -> [PlanEntry] {
-    machine(id.index).map { GuardianCore.plan($0, now: now) } ?? []
+  ///
+  /// - Parameter deaths: How it dies instead, and after how long a life; in turn.
+  package func plan(for id: ServiceID, now: Now, deaths: [PlanDeath] = []) -> [PlanEntry] {
+    machine(id.index).map { GuardianCore.plan($0, now: now, deaths: deaths) } ?? []
   }
 
   /// The same from zero.
-  package static func plan(_ spec: ServiceSpec, switches: [Switch] = []) -> [PlanEntry] {
+  package static func plan(
+    _ spec: ServiceSpec, switches: [Switch] = [], deaths: [PlanDeath] = []
+  ) -> [PlanEntry] {
     let now = Now(monotonic: .zero, boot: .zero, wall: WallTime(nanoseconds: 0))
     var machine = ServiceMachine(spec, record: nil, now: now)
     machine.switches = Switches(switches.filter { $0.concerns(spec.name, in: spec.groups) })
-    return GuardianCore.plan(machine, now: now)
+    return GuardianCore.plan(machine, now: now, deaths: deaths)
   }
 }
 

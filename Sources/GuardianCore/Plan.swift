@@ -4,9 +4,13 @@ import GuardianModel
 // dies at once and every repair changes nothing.
 
 /// Two runs, one with no jitter and one with all of it, give the range of every line.
-func plan(_ machine: ServiceMachine, now: Now) -> [PlanEntry] {
-  let early = Forecast(machine, now: now, share: 0).entries
-  let late = Forecast(machine, now: now, share: 1).entries
+///
+/// - Parameter deaths: How it dies, one after the other and then again; none: as it last did, as soon as it is started.
+func plan(_ machine: ServiceMachine, now: Now, deaths: [PlanDeath] = []) -> [PlanEntry] {
+  var rules = Forecast.Rules()
+  rules.deaths = Array(deaths.prefix(PlanDeath.most))
+  let early = Forecast(machine, now: now, share: 0, rules: rules).entries
+  let late = Forecast(machine, now: now, share: 1, rules: rules).entries
   return zip(early, late).map { entry, later in
     var entry = entry
     entry.latest = later.earliest
@@ -21,6 +25,8 @@ struct Forecast {
     var death: Death?
     /// What guardian ends it for, so that it dies of that; it does not come to its exec; what its evidence says.
     var fault: Cause?, failure: SpawnFailure?, finding: Finding?
+    /// In turn; after a life of some length each.
+    var deaths: [PlanDeath] = []
     var crashes = Int.max
     var endsInQuarantine = false
     var waitsForRepairs = false
@@ -39,6 +45,8 @@ struct Forecast {
   private var pending: [ServiceEvent] = []
   /// Lives, and is to be ended for the fault of the rules.
   private var faulty: RunID?
+  /// The run that lives, and how and when it will die.
+  private var life: (run: RunID, until: Instant, death: Death)?
   private(set) var over = false
   /// What the evidence of the next deaths says: what it said of the last one.
   private var finding = Finding()
@@ -49,6 +57,12 @@ struct Forecast {
     self.machine = machine
     self.now = now
     begin = now
+    if !rules.deaths.isEmpty {
+      // Such a life is without trouble until its end: what would be looked at meanwhile is well.
+      self.machine.spec.checks = []
+      self.machine.spec.watchdog = .zero
+      self.machine.spec.plugins.acknowledge = nil
+    }
     random.fixedShare = share
     if let end = machine.record.lastEnd, end.crashClass != .ordered, end.crashClass != .clean {
       finding = Finding(crashClass: end.crashClass, signature: end.signature)
@@ -129,6 +143,11 @@ struct Forecast {
   private mutating func advance() -> Bool {
     let due = machine.nextDeadline
     let waits = [due.monotonic.map { $0 - now.monotonic }, due.boot.map { $0 - now.boot }].compactMap { $0 }
+    if let life, waits.allSatisfy({ $0 >= life.until - now.monotonic }) {
+      now = now.advanced(by: max(.zero, life.until - now.monotonic))
+      end(life.run, life.death)
+      return true
+    }
     guard let wait = waits.min() else { return false }
     now = now.advanced(by: max(.zero, wait))
     pending.append(.deadline)
@@ -159,7 +178,12 @@ struct Forecast {
     // As the last time: the next death looks the same.
     case .examine(let report): pending.append(.examined(report.end.run, finding))
     case .forget: over = true
-    case .measure, .signal, .signalSet, .signalHook, .notify, .watch, .enter, .reload, .probe, .endProbes: break
+    // Guardian ends it, for a plugin's sake.
+    case .signal(let run, let signal):
+      if life?.run == run { end(run, Death(.signal(signal, core: false))) }
+    case .signalSet(let run, let signal):
+      if life?.run == run { end(run, Death(.signal(signal, core: false))) }
+    case .measure, .signalHook, .notify, .watch, .enter, .reload, .probe, .endProbes: break
     }
   }
 
@@ -167,7 +191,7 @@ struct Forecast {
     if let failure = rules.failure {
       deaths += 1
       pending.append(.spawnFailed(run, failure))
-    } else if rules.death == nil, case .exec(let failure)? = machine.record.lastEnd?.cause {
+    } else if rules.death == nil, rules.deaths.isEmpty, case .exec(let failure)? = machine.record.lastEnd?.cause {
       pending.append(.spawnFailed(run, failure))
     } else {
       pending.append(.spawned(run, pid: 0, executable: nil))
@@ -183,6 +207,13 @@ struct Forecast {
       faulty = run
       return
     }
+    if !rules.deaths.isEmpty {
+      let next = rules.deaths[(deaths - 1) % rules.deaths.count]
+      guard next.age > .zero else { return end(run, next.cause.death) }
+      life = (run, now.monotonic + min(next.age, PlanDeath.longestLife), next.cause.death)
+      if machine.spec.ready != .none { pending.append(.ready(run)) }
+      return
+    }
     if let death = rules.death {
       pending.append(.ended(run, death))
       return pending.append(.emptied(run))
@@ -196,6 +227,12 @@ struct Forecast {
       status = end.status
     }
     pending.append(.ended(run, Death(status)))
+    pending.append(.emptied(run))
+  }
+
+  private mutating func end(_ run: RunID, _ death: Death) {
+    life = nil
+    pending.append(.ended(run, death))
     pending.append(.emptied(run))
   }
 
@@ -244,6 +281,8 @@ struct Forecast {
     case .waiting: action = "wait"
     case .observed: action = "observe"
     case .notCounted: (action, text) = ("death", "dies: " + text)
+    case .settled where life != nil: (action, text) = ("settle", "settled")
+    case .deescalated where life != nil: action = "deescalate"
     case .probing, .probed, .goodCopyUsed, .pluginRestart, .pluginsChanged, .searchSuggested, .ready, .check, .settled,
       .ended,
       .waitingFor, .standingDown, .deescalated, .backingOff, .beforeStartEnded, .held, .reset, .requested, .stopped,

@@ -52,6 +52,7 @@ extension ServiceMachine {
       status.requires = spec.requires.map(\.text)
       status.after = spec.after.map(\.text)
       status.groups = spec.groups.map(\.text)
+      status.repairs = spec.repairs.map(\.name)
       status.checks = checkStatuses
       status.plugins = pluginStatuses(now)
     }

@@ -34,6 +34,12 @@ package enum PluginOrder: Hashable, Sendable {
     default: return nil
     }
   }
+  /// For people who are shown the words.
+  package static let meanings = [
+    "enable": "on again, from the next start on", "disable": "off, from the next start on",
+    "pin": "guardian never switches it", "unpin": "guardian may switch it again",
+    "search": "find the one that is to blame",
+  ]
   package static let words = ["enable", "disable", "pin", "unpin", "search"]
 }
 

@@ -39,6 +39,8 @@ package struct ServiceStatus: Hashable, Sendable {
   /// The last STATUS= of the service, bounded and escaped.
   package var statusText = ""
   package var requires: [String] = [], after: [String] = [], groups: [String] = []
+  /// The names of its repairs.
+  package var repairs: [String] = []
   /// Other services that it waits for now, at most four; empty unless it is in phase `waiting` because of them.
   package var waitsFor: [String] = []
   /// Of the present run, in the order of the file.

@@ -41,6 +41,7 @@ package struct ConfigurationLoader: Sendable {
   /// Names of the sockets that were passed to guardian; nil: that is not known here.
   package var sockets: [String]?
   package var trust: ConfigurationFiles.Trust
+  package var stopGrace: ConfigurationContext.StopGrace?
 
   package init(
     directory: String, resolveUser: @escaping ResolveUser, canHide: Bool,
@@ -54,9 +55,13 @@ package struct ConfigurationLoader: Sendable {
     self.trust = trust
   }
 
-  /// - Parameter fallback: The last good `guardian.yaml`, used while the present one is broken.
-  package func load(fallback: HostSpec = HostSpec()) -> LoadedConfiguration {
+  /// - Parameters:
+  ///   - fallback: The last good `guardian.yaml`, used while the present one is broken.
+  ///   - drafts: Files that are read in place of those of the directory.
+  package func load(fallback: HostSpec = HostSpec(), drafts: DraftFiles = DraftFiles()) -> LoadedConfiguration {
     var loaded = LoadedConfiguration()
+    var read: [(spec: ServiceSpec, references: [ServiceReference])] = []
+    let context = context()
     let files: ConfigurationFiles
     do throws(ConfigurationFiles.Fault) {
       files = try ConfigurationFiles(path: directory, trust: trust, largest: Configuration.largestFile)
@@ -64,47 +69,85 @@ package struct ConfigurationLoader: Sendable {
       loaded.listed = false
       loaded.diagnostics = [error.diagnostic]
       loaded.switches.complete = false
+      guard !drafts.isEmpty else { return loaded }
+      takeHost(drafts.host.map { ($0.reading, $0.path) } ?? (.absent, ""), context, &loaded)
+      let defaults = (loaded.host ?? fallback).defaults
+      for (name, draft) in drafts.services.sorted(by: { $0.key < $1.key }) {
+        take(name, draft.reading, draft.path, defaults, context, &loaded, &read)
+      }
+      // Which services there are is not known here, so that none can be missing.
+      check(read, known: read.flatMap { $0.references.map(\.name) }, &loaded)
+      for (name, draft) in drafts.switches.sorted(by: { $0.key < $1.key }) {
+        loaded.switches.files += Self.switchFile(name, draft.reading, draft.path)
+      }
       return loaded
     }
     let listing = files.list()
     loaded.listed = listing.complete
     loaded.diagnostics = listing.diagnostics
-
-    let context = context()
-    switch files.readHost() {
-    case .absent: loaded.host = HostSpec()
-    case .fault(let diagnostic): loaded.diagnostics.append(diagnostic)
-    case .bytes(let bytes):
-      let parsed = Configuration.parseHost(bytes: bytes, file: files.hostPath, context: context)
-      loaded.host = parsed.host
-      loaded.diagnostics += parsed.diagnostics
+    if let draft = drafts.host, !draft.inPlace {
+      takeHost((draft.reading, draft.path), context, &loaded)
+    } else {
+      takeHost((files.readHost(), drafts.host?.path ?? files.hostPath), context, &loaded)
     }
     let defaults = (loaded.host ?? fallback).defaults
-
-    var read: [(spec: ServiceSpec, references: [ServiceReference])] = []
-    for name in listing.services {
-      switch files.read(name) {
-      case .absent: continue  // gone since the listing: removed
-      case .fault(let diagnostic):
-        loaded.invalid.append(name)
-        loaded.byService[name] = [diagnostic]
-      case .bytes(let bytes):
-        let parsed = Configuration.parseService(
-          name: name, bytes: bytes, file: files.path(of: name), defaults: defaults, context: context)
-        if let spec = parsed.spec { read.append((spec, parsed.references)) } else { loaded.invalid.append(name) }
-        if !parsed.diagnostics.isEmpty { loaded.byService[name] = parsed.diagnostics }
+    let more = drafts.services.keys.filter { !listing.services.contains($0) }
+    for name in more.isEmpty ? listing.services : (listing.services + more).sorted() {
+      let draft = drafts.services[name]
+      if let draft, !draft.inPlace {
+        take(name, draft.reading, draft.path, defaults, context, &loaded, &read)
+      } else {
+        take(name, files.read(name), draft?.path ?? files.path(of: name), defaults, context, &loaded, &read)
       }
     }
-    check(read, &loaded)
-    loaded.switches = Self.loadSwitches(files)
+    check(read, known: [], &loaded)
+    loaded.switches = Self.loadSwitches(files, drafts: drafts.switches)
     return loaded
   }
 
-  /// How the services name each other can be judged only when all files have been read.
-  private func check(
-    _ read: [(spec: ServiceSpec, references: [ServiceReference])], _ loaded: inout LoadedConfiguration
+  private func takeHost(
+    _ host: (reading: ConfigurationFiles.Reading, path: String), _ context: ConfigurationContext,
+    _ loaded: inout LoadedConfiguration
   ) {
-    let found = DependencyCheck(read, known: Set(read.map(\.spec.name) + loaded.invalid)).found
+    switch host.reading {
+    case .absent: loaded.host = HostSpec()
+    case .fault(var diagnostic):
+      if !host.path.isEmpty { diagnostic.file = host.path }
+      loaded.diagnostics.append(diagnostic)
+    case .bytes(let bytes):
+      let parsed = Configuration.parseHost(bytes: bytes, file: host.path, context: context)
+      loaded.host = parsed.host
+      loaded.diagnostics += parsed.diagnostics
+    }
+  }
+
+  private func take(
+    _ name: ServiceName, _ reading: ConfigurationFiles.Reading, _ path: String, _ defaults: ServiceDefaults,
+    _ context: ConfigurationContext, _ loaded: inout LoadedConfiguration,
+    _ read: inout [(spec: ServiceSpec, references: [ServiceReference])]
+  ) {
+    switch reading {
+    case .absent: return  // gone since the listing: removed
+    case .fault(var diagnostic):
+      loaded.invalid.append(name)
+      diagnostic.file = path
+      loaded.byService[name] = [diagnostic]
+    case .bytes(let bytes):
+      let parsed = Configuration.parseService(
+        name: name, bytes: bytes, file: path, defaults: defaults, context: context)
+      if let spec = parsed.spec { read.append((spec, parsed.references)) } else { loaded.invalid.append(name) }
+      if !parsed.diagnostics.isEmpty { loaded.byService[name] = parsed.diagnostics }
+    }
+  }
+
+  /// How the services name each other can be judged only when all files have been read.
+  ///
+  /// - Parameter known: Services that are there beside those that were read.
+  private func check(
+    _ read: [(spec: ServiceSpec, references: [ServiceReference])], known: [ServiceName],
+    _ loaded: inout LoadedConfiguration
+  ) {
+    let found = DependencyCheck(read, known: Set(read.map(\.spec.name) + loaded.invalid + known)).found
     for (spec, _) in read {
       let faults = found[spec.name] ?? []
       if !faults.isEmpty { loaded.byService[spec.name, default: []] += faults }
@@ -149,7 +192,8 @@ package struct ConfigurationLoader: Sendable {
         let found = PluginEntries.list(path).mapError { ConfigurationContext.UserProblem(ErrnoText.reason($0.errno)) }
         listings[path] = found
         return found
-      }, canHide: canHide, ownUID: trust.uid, mayGive: { capabilities?.contains($0) ?? true }, passedSockets: sockets)
+      }, canHide: canHide, ownUID: trust.uid, mayGive: { capabilities?.contains($0) ?? true }, passedSockets: sockets,
+      stopGrace: stopGrace)
   }
 
   private static func problem(_ path: String, _ use: ConfigurationContext.PathUse) -> String? {

@@ -453,8 +453,10 @@ final class ControlServer {
       client.answering = .upgrade(oneway: call.oneway)
       shell.record(.requested(verb: "upgrade", by: Author(caller(of: client))))
       shell.upgrade.begin()
-    case .plan(let name, let fromStart):
-      guard let service = ServiceName(name), let entries = shell.plan(for: service, fromStart: fromStart) else {
+    case .plan(let name, let fromStart, let deaths):
+      guard let service = ServiceName(name),
+        let entries = shell.plan(for: service, fromStart: fromStart, deaths: deaths)
+      else {
         return reply { Reply.error(unknown(name), into: &$0) }
       }
       reply { Reply.plan(name: name, entries: entries, into: &$0) }

@@ -4,6 +4,10 @@ import GuardianModel
 package struct Options: Hashable, Sendable {
   package enum Mode: Hashable, Sendable {
     case run, check, version, help
+    /// The keys of the configuration, or what these are.
+    case explain
+    /// A JSON Schema of one kind of file: `service`, `host`, `switches`.
+    case schema(String)
     /// Prints what would happen to this service if it kept dying, from zero.
     case plan(String)
     /// Guardian's own repair, run as a hook.
@@ -22,15 +26,21 @@ package struct Options: Hashable, Sendable {
   package var state: String?
   package var runtime: String?
   package var logs: String?
-  /// With `--check`: one JSON object instead of lines.
+  /// With `--plan`: how it dies, one after the other and then again; none: as it last did, at once.
+  package var causes: [String] = []
+  /// With `--check` the files that are to be looked at, none: all of them; with `--explain` the keys.
+  package var words: [String] = []
+  /// With `--check` and `--explain`: one JSON object instead of lines.
   package var json = false
   /// With `takeOver`: this is the old program again, since the new one failed for this reason.
   package var back: String?
 
   package static let usage = """
     Usage: guardian [--config DIR] [--state DIR] [--runtime DIR] [--logs DIR]
-           guardian [--config DIR] --check [--json]
-           guardian [--config DIR] --plan NAME
+           guardian [--config DIR] --check [--json] [FILE...]
+           guardian --explain [--json] [KEY...]
+           guardian [--config DIR] --plan NAME [--cause CAUSE[@TIME]]...
+           guardian --schema service | host | switches
            guardian --release-controllers
            guardian --version | --help
 
@@ -40,8 +50,12 @@ package struct Options: Hashable, Sendable {
       --state DIR     what guardian must not forget
       --runtime DIR   the control socket and the notify sockets
       --logs DIR      log files
-      --check         read the configuration, report every fault, and exit with 0 or 78
+      --check         read the configuration, or these files, report every fault, and exit with 0 or 78
+      --explain       say what a key of the configuration means; without one, which there are
       --plan NAME     print as JSON what would happen if service NAME kept dying
+      --cause CAUSE[@TIME]
+                      it dies so, so long after its start, as in signal:SEGV@2s; several: in turn
+      --schema KIND   print the JSON Schema of the files of a kind, for editors
       --release-controllers
                       for ExecStopPost= of a unit, see guardian(8)
       --version       print the version
@@ -57,8 +71,9 @@ package struct Options: Hashable, Sendable {
 
   private static let words = [
     "--config", "--state", "--runtime", "--logs", "--check", "--version", "--help", "--plan", "--json",
-    "--release-controllers",
+    "--release-controllers", "--explain", "--schema", "--cause",
   ]
+  private static let schemas = ["service", "host", "switches"]
   /// For guardian's own use; no manual names them.
   private static let internalWords = ["--move-aside", "--restore", "--take-over-check", "--take-over", "--back"]
 
@@ -119,6 +134,18 @@ package struct Options: Hashable, Sendable {
         mode = .takeOver(number)
       case "--back": back = try value("a reason")
       case "--check": mode = .check
+      case "--explain": mode = .explain
+      case "--schema":
+        let kind = try value("a kind of file")
+        guard Self.schemas.contains(kind) else {
+          let near = nearest(to: kind, in: Self.schemas).map { "; did you mean '\($0)'?" } ?? ""
+          throw UsageFault(description: "--schema '\(kind)' is none of service, host, switches" + near)
+        }
+        mode = .schema(kind)
+      case "--cause": causes.append(try value("a cause"))
+      case "--":
+        words += rest
+        rest = []
       case "--json": json = true
       case "--version": mode = .version
       case "--help", "-h": mode = .help
@@ -127,20 +154,30 @@ package struct Options: Hashable, Sendable {
           let near = nearest(to: name, in: Self.words)
           throw UsageFault(description: "unknown option '\(name)'" + (near.map { "; did you mean '\($0)'?" } ?? ""))
         }
-        throw UsageFault(
-          description: "unexpected argument '\(word)'; services are named in the configuration directory")
+        words.append(word)
       }
-      if ["--check", "--version", "--help", "-h", "--json", "--take-over-check", "--release-controllers"].contains(
+      if [
+        "--check", "--version", "--help", "-h", "--json", "--take-over-check", "--release-controllers", "--explain",
+        "--schema",
+      ]
+      .contains(
         name), given != nil
       {
         throw UsageFault(description: "\(name) takes no value")
       }
       let choosing =
-        ["--check", "--version", "--help", "-h", "--plan", "--release-controllers"]
+        ["--check", "--version", "--help", "-h", "--plan", "--release-controllers", "--explain"]
         + Self.internalWords.filter { $0 != "--back" }
       if choosing.contains(name) { modes.append(name) }
     }
     if modes.count > 1 { throw UsageFault(description: "\(modes[0]) and \(modes[1]) do not go together") }
+    if !causes.isEmpty {
+      guard case .plan = mode else { throw UsageFault(description: "--cause goes with --plan") }
+    }
+    if let word = words.first, mode != .check, mode != .explain {
+      throw UsageFault(
+        description: "unexpected argument '\(word)'; services are named in the configuration directory")
+    }
   }
 }
 

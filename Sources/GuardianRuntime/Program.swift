@@ -1,4 +1,5 @@
 import Glibc
+import GuardianConfig
 import GuardianControl
 import GuardianCore
 import GuardianLinux
@@ -25,11 +26,12 @@ package func guardianMain() -> Int32 {
     return output(Options.usage + "\n") ? 0 : 1
   case .version:
     return output("guardian \(guardianVersion)\n") ? 0 : 1
-  case .check:
-    let check = ConfigurationCheck(Surroundings.look().loader(directories.configuration).load())
-    let told = output(options.json ? check.json + "\n" : check.lines.map { $0 + "\n" }.joined())
-    return told ? check.exitStatus : max(check.exitStatus, 1)
-  case .plan(let name): return plan(name, directories)
+  case .check: return check(options, directories)
+  case .explain: return explain(options)
+  case .schema(let kind):
+    let file: KnownKey.File = kind == "host" ? .host : kind == "switches" ? .switches : .service
+    return output(Configuration.schema(of: file)) ? 0 : 1
+  case .plan(let name): return plan(name, options.causes, directories)
   case .moveAside(let path): return told(MoveAside.perform(path))
   case .restore(let place, let files): return told(GoodCopies(directory: place).restore(files))
   case .releaseControllers: return releaseControllers()
@@ -68,12 +70,59 @@ private func output(_ text: String) -> Bool {
   return true
 }
 
-private func plan(_ text: String, _ directories: Directories) -> Int32 {
+private func check(_ options: Options, _ directories: Directories) -> Int32 {
+  let loader = Surroundings.look().loader(directories.configuration)
+  let check: ConfigurationCheck
+  if options.words.isEmpty {
+    check = ConfigurationCheck(loader.load())
+  } else {
+    let drafts = DraftFiles(options.words, directory: directories.configuration)
+    check = ConfigurationCheck(loader.load(drafts: drafts), drafts: drafts)
+  }
+  let text =
+    options.json
+    ? check.json + "\n"
+    : check.text(style: standardStyle()) { FileText.read($0, limit: Configuration.largestFile + 1) }
+  let told = output(text)
+  return told ? check.exitStatus : max(check.exitStatus, 1)
+}
+
+private func explain(_ options: Options) -> Int32 {
+  let explanation = Explanation(options.words, style: standardStyle())
+  for complaint in explanation.complaints { complain(complaint) }
+  let told = output(options.json ? explanation.json + "\n" : explanation.text)
+  return told ? explanation.exitStatus : max(explanation.exitStatus, 1)
+}
+
+/// How to write to this standard output.
+private func standardStyle() -> Style {
+  let isTerminal = isatty(STDOUT_FILENO) == 1
+  var size = winsize()
+  let told = isTerminal && ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 0
+  return Style(isTerminal: isTerminal, columns: told ? Int(size.ws_col) : nil) { name in
+    environmentVariable(name).flatMap { $0.isEmpty ? nil : $0 }
+  }
+}
+
+private func plan(_ text: String, _ causes: [String], _ directories: Directories) -> Int32 {
+  guard causes.count <= PlanDeath.most else {
+    complain("more than \(PlanDeath.most) causes")
+    return 64
+  }
+  var deaths: [PlanDeath] = []
+  for cause in causes {
+    guard let death = PlanDeath(cause) else {
+      complain("--cause '\(printable(cause, atMost: 100))' is none; write \(PlanDeath.form)")
+      return 64
+    }
+    deaths.append(death)
+  }
   let loaded = Surroundings.look().loader(directories.configuration).load()
   if let spec = loaded.services.first(where: { $0.name.text == text }) {
     return output(
       String(
-        decoding: Reply.planObject(name: text, entries: Fleet.plan(spec, switches: loaded.switches.switches)),
+        decoding: Reply.planObject(
+          name: text, entries: Fleet.plan(spec, switches: loaded.switches.switches, deaths: deaths)),
         as: UTF8.self) + "\n")
       ? 0 : 1
   }

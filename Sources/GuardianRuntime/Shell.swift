@@ -1101,10 +1101,10 @@ final class Shell {
 
   func isBroken(_ name: ServiceName) -> [Diagnostic]? { definitions.broken[name] }
 
-  func plan(for name: ServiceName, fromStart: Bool) -> [PlanEntry]? {
+  func plan(for name: ServiceName, fromStart: Bool, deaths: [PlanDeath]) -> [PlanEntry]? {
     guard let id = fleet.id(named: name) else { return nil }
-    if fromStart { return fleet.spec(of: id).map { Fleet.plan($0, switches: fleet.switches) } }
-    return fleet.plan(for: id, now: SystemClocks.now())
+    if fromStart { return fleet.spec(of: id).map { Fleet.plan($0, switches: fleet.switches, deaths: deaths) } }
+    return fleet.plan(for: id, now: SystemClocks.now(), deaths: deaths)
   }
 
   /// What STATUS= reads: there is no room for a line of its own about the state.

@@ -78,7 +78,7 @@ struct Surroundings {
 
   func loader(_ directory: String) -> ConfigurationLoader {
     let own = identity
-    return ConfigurationLoader(
+    var loader = ConfigurationLoader(
       directory: directory,
       resolveUser: { user, group in
         do throws(UserDatabase.Failure) {
@@ -93,6 +93,8 @@ struct Surroundings {
           return .failure(ConfigurationContext.UserProblem(error.reason))
         }
       }, canHide: canHide, capabilities: capabilities, sockets: sockets)
+    loader.stopGrace = StopGrace.find()
+    return loader
   }
 
   private var usersThatCanBeHad: String {

@@ -53,26 +53,41 @@ extension ConfigurationLoader {
     }
   }
 
-  static func loadSwitches(_ files: borrowing ConfigurationFiles) -> LoadedSwitches {
+  static func loadSwitches(
+    _ files: borrowing ConfigurationFiles, drafts: [String: DraftFile] = [:]
+  ) -> LoadedSwitches {
     let listing = files.listSwitches()
     var loaded = LoadedSwitches()
     loaded.diagnostics = listing.diagnostics
     loaded.complete = listing.complete
     loaded.showsAllChanges = listing.showsAllChanges
-    for name in listing.names {
-      var file = LoadedSwitches.File(name: name, path: files.path(ofSwitch: name))
-      switch files.readSwitch(name) {
-      case .absent: continue  // gone since the listing: removed
-      case .fault(let diagnostic): file.diagnostics = [diagnostic]
-      case .bytes(let bytes):
-        let parsed = Configuration.parseSwitch(name: name, bytes: bytes, file: file.path)
-        file.value = parsed.value
-        file.diagnostics = parsed.diagnostics
-        file.references = parsed.references
+    for name in drafts.isEmpty ? listing.names : Set(listing.names + drafts.keys).sorted() {
+      if let draft = drafts[name], !draft.inPlace {
+        loaded.files += switchFile(name, draft.reading, draft.path)
+      } else {
+        loaded.files += switchFile(name, files.readSwitch(name), drafts[name]?.path ?? files.path(ofSwitch: name))
       }
-      loaded.files.append(file)
     }
     return loaded
+  }
+
+  /// None where it is gone since the listing: removed.
+  static func switchFile(
+    _ name: String, _ reading: ConfigurationFiles.Reading, _ path: String
+  ) -> [LoadedSwitches.File] {
+    var file = LoadedSwitches.File(name: name, path: path)
+    switch reading {
+    case .absent: return []
+    case .fault(var diagnostic):
+      diagnostic.file = path
+      file.diagnostics = [diagnostic]
+    case .bytes(let bytes):
+      let parsed = Configuration.parseSwitch(name: name, bytes: bytes, file: path)
+      file.value = parsed.value
+      file.diagnostics = parsed.diagnostics
+      file.references = parsed.references
+    }
+    return [file]
   }
 }
 

@@ -16,6 +16,10 @@ struct Program {
   }
 
   private mutating func perform() -> Int32 {
+    if Completing.isAsked(arguments) {
+      output.bytes += Completing.lines(Array(arguments.dropFirst(2))).utf8
+      return ExitCode.done
+    }
     switch parseArguments(arguments) {
     case .help(let json): return help(json: json)
     case .version(let json):
@@ -53,6 +57,16 @@ struct Program {
     case .metrics: return metrics(invocation)
     case .upgrade: return upgrade(invocation)
     case .version: return version(invocation)
+    case .completion:
+      if invocation.json {
+        json { json in
+          json.key("script")
+          json.string(invocation.shell.script)
+        }
+      } else {
+        output.bytes += invocation.shell.script.utf8
+      }
+      return ExitCode.done
     case .help: return help(json: invocation.json)
     }
   }
@@ -252,7 +266,7 @@ struct Program {
     case .safeMode: return .safeMode(name: name, on: invocation.safeMode, wait: wait)
     case .repair: return .repair(name: name, repair: invocation.repair, wait: wait)
     case .start, .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .metrics, .upgrade,
-      .version,
+      .version, .completion,
       .help:
       return .start(name: name, wait: wait)
     }
@@ -315,7 +329,8 @@ struct Program {
     if invocation.config == nil {
       do throws(Daemon.Fault) {
         daemon = try Daemon.connect(to: invocation.target)
-        try daemon?.send(chosen.names.map { ControlCall(.plan(name: $0, fromStart: fromStart)) })
+        try daemon?.send(
+          chosen.names.map { ControlCall(.plan(name: $0, fromStart: fromStart, deaths: invocation.deaths)) })
       } catch {
         // Someone who names a guardian means that one.
         if invocation.target != .automatic { return fail(error, json: invocation.json) }
@@ -350,6 +365,7 @@ struct Program {
       }
       for name in chosen.names {
         var arguments = ["--plan", name]
+        for death in invocation.deaths { arguments += ["--cause", death.text] }
         if let config = invocation.config { arguments += ["--config", config] }
         guard let result = GuardianProgram.run(path, arguments) else {
           return fail(ExitCode.failed, "failed", "cannot run \(path): \(reason(errno))", json: invocation.json)
@@ -389,7 +405,9 @@ struct Program {
     let style = standardStyle()
     for (index, plan) in plans.enumerated() {
       if index > 0 { output.bytes.append(UInt8(ascii: "\n")) }
-      output.bytes += renderPlan(plan, fromStart: fromStart, style: style)
+      output.bytes += renderPlan(plan, fromStart: fromStart, deaths: invocation.deaths, style: style)
+      output.bytes.append(UInt8(ascii: "\n"))
+      output.bytes += renderTimeLine(plan, style: style)
     }
     return worst
   }
@@ -569,9 +587,10 @@ struct Program {
     guard let path = GuardianProgram.find() else {
       return fail(ExitCode.failed, "failed", "cannot find the guardian program, which checks", json: invocation.json)
     }
-    var arguments = ["--check"]
+    var arguments = [invocation.explain ? "--explain" : "--check"]
     if let config = invocation.config { arguments += ["--config", config] }
     if invocation.json { arguments.append("--json") }
+    if !invocation.names.isEmpty { arguments += ["--"] + invocation.names }
     let error = GuardianProgram.become(path, arguments)
     return fail(ExitCode.failed, "failed", "cannot run \(path): \(reason(error))", json: invocation.json)
   }

@@ -245,7 +245,7 @@ func zooGuardian(_ scratch: Scratch) -> FakeGuardian { FakeGuardian(in: scratch.
     Reply.drill(
       name: name, entries: [line("repair-ended", "repair fix failed: exit 3")], failed: 1, continues: false,
       into: &bytes)
-  case .plan(let name, _):
+  case .plan(let name, _, _):
     if name == "nosuch" {
       Reply.error(.noSuchService(name: name), into: &bytes)
     } else {
@@ -466,7 +466,7 @@ func zooGuardian(_ scratch: Scratch) -> FakeGuardian { FakeGuardian(in: scratch.
     let stranger = FakeGuardian(in: scratch.path) { call in
       // The first call is refused; what was sent along with it is not looked at any more.
       if case .list = call.request { return .hangUp }
-      if case .plan("second", _) = call.request { return .hangUp }
+      if case .plan("second", _, _) = call.request { return .hangUp }
       return .bytes(Reply.error(.notPermitted(reason: "only root may")))
     }
     defer { stranger.stop() }

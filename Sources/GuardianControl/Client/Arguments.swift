@@ -25,6 +25,9 @@ package struct Invocation: Hashable, Sendable {
   package var holdMilliseconds: Int64 = 0
   package var fromStart = false
   package var drill = DrillRequest()
+  /// `plan`: how it dies, in turn; none: as it last did.
+  package var deaths: [PlanDeath] = []
+  package var shell = CompletionShell.bash
   package var reload = ReloadMode.apply
   /// `wait`: what for; one of them is enough; how long.
   package var goal = WaitGoal.settled
@@ -42,6 +45,8 @@ package struct Invocation: Hashable, Sendable {
   package var follow = false
   /// So many of the last lines; nil: as is usual.
   package var lines: Int?
+  /// `check`: the names are keys, and none of them is to be checked.
+  package var explain = false
   /// The beginning of a run's id.
   package var run: String?
   package var since: Since?
@@ -86,7 +91,7 @@ extension Invocation {
     case .upgrade: "upgrading"
     case .wait: "waiting for \(goal.rawValue)"
     case .safeMode, .plugins, .reset, .hold, .status, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing,
-      .metrics, .version, .help:
+      .metrics, .version, .completion, .help:
       verb.rawValue
     }
   }
@@ -107,7 +112,7 @@ extension Invocation {
     case .safeMode: return safeMode ? "all plugins off" : "plugins on"
     case .repair: return "repaired"
     case .status, .wait, .plan, .drill, .crashes, .logs, .events, .top, .check, .importing, .metrics, .upgrade,
-      .version, .help:
+      .version, .completion, .help:
       return "done"
     }
   }
@@ -330,6 +335,14 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
           text: "--crashes '\(printable(value))' is no number from 1 to \(DrillCause.mostCrashes)")
       }
       invocation.drill.crashes = number
+    case .cause where invocation.verb == .plan:
+      guard let death = PlanDeath(value) else {
+        throw UsageFault(text: "--cause '\(printable(value))' is none; write \(PlanDeath.form)")
+      }
+      guard invocation.deaths.count < PlanDeath.most else {
+        throw UsageFault(text: "more than \(PlanDeath.most) causes make no plan clearer")
+      }
+      invocation.deaths.append(death)
     case .cause:
       guard let cause = DrillCause(value) else {
         throw UsageFault(text: "--cause '\(printable(value))' is none; write \(DrillCause.form)")
@@ -348,6 +361,7 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
       }
       invocation.everyMilliseconds = milliseconds
     case .follow: invocation.follow = true
+    case .explain: invocation.explain = true
     case .lines:
       guard let number = Int(value), (0...1_000_000).contains(number) else {
         throw UsageFault(text: "--lines '\(printable(value))' is no number from 0 to 1000000")
@@ -406,6 +420,15 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
   }
   if invocation.force, invocation.output == nil {
     throw UsageFault(text: "--force goes with --output: without it no file is written")
+  }
+  if invocation.verb == .completion {
+    let words = CompletionShell.allCases.map(\.rawValue)
+    guard invocation.names.count == 1, let shell = CompletionShell(rawValue: invocation.names[0]) else {
+      throw UsageFault(
+        text: "'completion' needs one of \(words.joined(separator: ", "))"
+          + (invocation.names.first.map { ", not '\(printable($0))'" } ?? ""))
+    }
+    invocation.shell = shell
   }
   if invocation.verb == .hold, !seen.contains(where: { $0.option == .holdFor }) {
     throw UsageFault(text: "'hold' needs a time: --for 30min")

@@ -52,11 +52,15 @@ extension ControlCall {
         json.key("repair")
         json.string(repair)
       }
-    case .plan(let name, let fromStart):
+    case .plan(let name, let fromStart, let deaths):
       json.key("name")
       json.string(name)
       json.key("from_start")
       json.bool(fromStart)
+      if !deaths.isEmpty {
+        json.key("causes")
+        json.strings(deaths.map(\.text))
+      }
     case .drill(let name, let drill):
       json.key("name")
       json.string(name)

@@ -195,7 +195,8 @@ private func decodeError(_ name: String, _ p: JSONValue?) throws(ReplyFault) -> 
 private enum Member: String, CaseIterable {
   case name, description, wanted, phase, step, settled, degraded, pid, run, since, uptime_ms, restarts, strikes
   case strikes_allowed, held, disabled_plugins, next, last_end, reason, type, observe, clears, pending_definition
-  case runbook, contact, log, log_file, status_text, requires, after, groups, waits_for, checks, plugins, stopped_by
+  case runbook, contact, log, log_file, status_text, requires, after, groups, repairs, waits_for, checks, plugins,
+    stopped_by
   case fallback, stands_in_for, switches, notes
 }
 private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
@@ -275,6 +276,7 @@ private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) 
     case .requires: s.requires = try strings(value, "requires")
     case .after: s.after = try strings(value, "after")
     case .groups: s.groups = try strings(value, "groups")
+    case .repairs: s.repairs = try strings(value, "repairs")
     case .waits_for: s.waitsFor = try strings(value, "waits_for")
     case .checks: s.checks = try decodeChecks(value)
     case .plugins: s.plugins = try decodePlugins(value)

@@ -265,11 +265,12 @@ private func clock(_ time: WallTime) -> String {
   return text.prefix(10) + " " + text.dropFirst(11).prefix(8) + " UTC"
 }
 
-/// The time line of `plan`.
-package func renderPlan(_ plan: Plan, fromStart: Bool, style: Style) -> [UInt8] {
+/// The list of `plan`.
+package func renderPlan(_ plan: Plan, fromStart: Bool, deaths: [PlanDeath] = [], style: Style) -> [UInt8] {
   var out: [UInt8] = []
   let head =
     "\(printable(plan.name)), if it kept dying, "
+    + (deaths.isEmpty ? "" : deaths.map(\.text).joined(separator: ", then ") + ", ")
     + (fromStart ? "from zero" : "from its present state") + ", no other service in its way:"
   for part in wrap(head, width: style.width) { out += (style.paint(part, .strong) + "\n").utf8 }
   let rows = plan.entries.map { entry -> [Cell] in

@@ -70,7 +70,7 @@ package func printable(_ text: String) -> String {
 
 /// Terminal columns of text that is already printable. Combining marks take none, East Asian wide characters and
 /// pictures two. Source: Unicode Standard Annex 11, shortened to its large ranges.
-func columns(_ text: String) -> Int {
+package func columns(_ text: String) -> Int {
   var width = 0
   for scalar in text.unicodeScalars {
     switch scalar.value {
@@ -99,13 +99,31 @@ package struct Style: Hashable, Sendable {
     self.colour = colour
     self.unicode = unicode
   }
-  var mark: String { unicode ? "…" : "~" }
+  /// As standard output and the environment have it.
+  ///
+  /// - Parameters:
+  ///   - columns: Of the terminal, where it tells.
+  ///   - variable: The value of a variable of the environment; nil also where it is empty.
+  package init(isTerminal: Bool, columns: Int?, variable: (String) -> String?) {
+    if let given = variable("COLUMNS").flatMap({ Int($0) }), given > 0 {
+      width = max(20, given)
+    } else if isTerminal {
+      width = columns.map { max(20, $0) } ?? 80
+    }
+    colour = isTerminal && variable("NO_COLOR") == nil && variable("TERM") != "dumb"
+    // locale(7): the first of these that says something.
+    let locale = (variable("LC_ALL") ?? variable("LC_CTYPE") ?? variable("LANG") ?? "").lowercased()
+    unicode = locale.hasSuffix("utf-8") || locale.hasSuffix("utf8") || locale.contains(".utf-8@")
+  }
+  package var mark: String { unicode ? "…" : "~" }
   var arrow: String { unicode ? "→" : "->" }
   var dash: String { unicode ? "–" : "-" }
 
-  enum Ink: String { case plain = "", good = "32", doubtful = "33", bad = "31", faint = "2", strong = "1" }
+  package enum Ink: String, Sendable {
+    case plain = "", good = "32", doubtful = "33", bad = "31", faint = "2", strong = "1"
+  }
 
-  func paint(_ text: String, _ ink: Ink) -> String {
+  package func paint(_ text: String, _ ink: Ink) -> String {
     !colour || ink == .plain || text.isEmpty ? text : "\u{1b}[\(ink.rawValue)m\(text)\u{1b}[0m"
   }
 }
@@ -136,7 +154,7 @@ func exactTime(milliseconds: Int64) -> String {
 }
 
 /// Breaks at spaces into lines of at most `width` columns; a word that is longer is broken where a line is full.
-func wrap(_ text: String, width: Int?) -> [String] {
+package func wrap(_ text: String, width: Int?) -> [String] {
   guard let width, columns(text) > width else { return [text] }
   var lines: [String] = [], line = "", used = 0
   for word in text.split(separator: " ", omittingEmptySubsequences: true) {

@@ -4,18 +4,18 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
   case safeMode = "safe-mode"
   case repair, wait, plan, drill, crashes, logs, events, top, check
   case importing = "import"
-  case metrics, upgrade, version
+  case metrics, upgrade, version, completion
   case help
 
   package enum Names: Hashable, Sendable { case none, any, some }
 
   package var names: Names {
     switch self {
-    case .status, .reload, .crashes, .events, .top, .help: .any
+    case .status, .reload, .crashes, .events, .top, .check, .completion, .help: .any
     case .start, .stop, .restart, .release, .reset, .hold, .plugins, .safeMode, .repair, .wait, .plan, .drill, .logs,
       .importing:
       .some
-    case .check, .metrics, .upgrade, .version: .none
+    case .metrics, .upgrade, .version: .none
     }
   }
 
@@ -39,11 +39,12 @@ package enum Verb: String, CaseIterable, Hashable, Sendable {
     case .logs: "show what one service has written, from its files or the journal"
     case .events: "list what has happened, or follow it"
     case .top: "show all services as they change, with keys to act"
-    case .check: "check the configuration files, without a daemon"
+    case .check: "check the configuration, or these files, without a daemon"
     case .importing: "make services of units of systemd, supervisord.conf, runit"
     case .metrics: "print what is counted and measured, as OpenMetrics"
     case .upgrade: "let a new program file of guardian take over; no service is touched"
     case .version: "show the versions, and which guarantees hold"
+    case .completion: "print the completion script for bash, zsh or fish"
     case .help: "show this text"
     }
   }
@@ -66,6 +67,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   case dryRun = "--dry-run", restart = "--restart"
   case output = "--output", force = "--force"
   case textfile = "--textfile", every = "--every"
+  case explain = "--explain"
   case follow = "--follow", lines = "--lines", run = "--run"
   case help = "--help", version = "--version"
 
@@ -81,7 +83,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .cause: "CAUSE"
     case .run: "ID"
     case .user, .system, .json, .noWait, .untilBoot, .guardian, .fromStart, .withRepairs, .dryRun, .restart, .follow,
-      .all, .any, .watch, .force, .help, .version:
+      .all, .any, .watch, .force, .explain, .help, .version:
       nil
     }
   }
@@ -98,7 +100,8 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .timeout, .any: [.wait]
     case .watch: [.status]
     case .fromStart: [.plan]
-    case .crashes, .cause, .withRepairs: [.drill]
+    case .crashes, .withRepairs: [.drill]
+    case .cause: [.drill, .plan]
     case .group:
       [
         .status, .start, .stop, .restart, .reload, .release, .reset, .hold, .plugins, .safeMode, .repair, .wait, .plan,
@@ -112,6 +115,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .dryRun, .restart: [.reload]
     case .output, .force: [.importing]
     case .textfile, .every: [.metrics]
+    case .explain: [.check]
     case .follow: [.logs, .events]
     case .lines, .run: [.logs]
     }
@@ -134,7 +138,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .any: "one of them is enough"
     case .watch: "go on, and show what changes"
     case .crashes: "end the drill after so many crashes; 100, or quarantine"
-    case .cause: "how it dies: exit:N, signal:NAME, class:NAME, oom, check; exit:1"
+    case .cause: "how it dies: exit:N, signal:NAME, class:NAME, oom, check; of a plan also when: oom@2s"
     case .withRepairs: "really run the repairs, with GUARDIAN_DRILL=1"
     case .fromStart: "plan from zero, not from the present state"
     case .since: "a time, how long ago, or the id of an event"
@@ -144,6 +148,7 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
     case .force: "'import' replaces files that are there"
     case .textfile: "write them to this file, for node_exporter's text file collector"
     case .every: "write them again and again, so often"
+    case .explain: "what these keys of the configuration mean; without one, which there are"
     case .follow: "go on as more is written, or happens"
     case .lines: "so many of the last lines; 100, and of one run all, where nothing is said"
     case .run: "of this run only; the beginning of its id is enough"
@@ -170,7 +175,9 @@ package let helpText: String = {
     let names =
       switch verb.names {
       case .none: ""
-      case .any: verb == .help ? "" : verb == .crashes ? " …" : " [NAME…]"
+      case .any:
+        verb == .help
+          ? "" : verb == .crashes ? " …" : verb == .check ? " [FILE…]" : verb == .completion ? " SHELL" : " [NAME…]"
       case .some where verb == .importing: " PATH…"
       case .some where verb == .plugins || verb == .safeMode || verb == .repair: " NAME …"
       case .some: " NAME…"

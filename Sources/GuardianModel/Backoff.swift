@@ -1,5 +1,3 @@
-package import GuardianModel
-
 extension BackoffSpec {
   /// The delay before the `n`-th try on a step, n from 1: `min(max / (1 + j), first · factor^(n − 1)) · (1 + j · u)`.
   ///
