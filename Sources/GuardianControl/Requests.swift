@@ -61,7 +61,7 @@ package enum ControlRequest: Hashable, Sendable {
     case .list(let names?, _): .services(names)
     case .events(let asked): .services(asked.names)
     case .list(nil, _), .crashes(nil), .crash, .summary, .version: .anything
-    case .plan(let name, _), .crashes(let name?): .service(name, .view)
+    case .plan(let name, _, _), .crashes(let name?): .service(name, .view)
     case .drill(let name, let drill): .service(name, drill.withRepairs ? .admin : .view)
     case .start(let name, _), .stop(let name, _, _), .restart(let name, _), .release(let name, _), .reset(let name, _),
       .hold(let name, _, _), .plugins(let name, _, _), .safeMode(let name, _, _), .repair(let name, _, _),
