@@ -47,11 +47,10 @@ package struct SearchReport: Sendable {
   }
 
   package var lines: [String] {
-    [
-      (["culprits"] + SearchSituation.sizes.map { "n = \($0)" } + ["correct"], situations),
-      (["way of searching", "correct", "probes", "failing", "down", "innocent off"], comparison),
-    ]
-    .flatMap { head, rows in Self.aligned([head] + rows) + [""] }.dropLast()
+    let counts: [String] = SearchSituation.sizes.map { "n = \($0)" }
+    let first: [[String]] = [["culprits"] + counts + ["correct"]] + situations
+    let second: [[String]] = [["way of searching", "correct", "probes", "failing", "down", "innocent off"]] + comparison
+    return Self.aligned(first) + [""] + Self.aligned(second)
   }
 
   private static func aligned(_ rows: [[String]]) -> [String] {
