@@ -53,7 +53,8 @@ private struct Declaration {
     (.repair(name: "a", repair: nil, wait: true), "operate"), (.reload(.apply), "admin of the host"),
     (.upgrade, "admin of the host"), (.resetGuardian, "admin of the host"), (.plan(name: "a", fromStart: true), "view"),
     (.drill(name: "a", DrillRequest()), "view"), (.crashes(name: "a"), "view"), (.crash(id: "00ffaa"), "view"),
-    (.events(EventsRequest(names: ["a"])), "view"), (.summary, "view"), (.version, "view"),
+    (.events(EventsRequest(names: ["a"])), "view"), (.summary, "view"), (.metrics, "view of the host"),
+    (.version, "view"),
   ]
 
   @Test func `is in the manual with each method's role, parameters and reply, and each error`() throws {
