@@ -36,14 +36,17 @@ private struct MetricsFile {
 
   func run() -> Int32 {
     var told: String?
+    // Guardian may still show what kept the one before this from writing.
+    var isFirst = isCompanion
     while true {
       let trouble = write()
       guard let every else {
         if let trouble { complain(trouble) }
         return trouble == nil ? ExitCode.done : ExitCode.failed
       }
-      if trouble != told { tell(trouble) }
+      if trouble != told || isFirst { tell(trouble) }
       told = trouble
+      isFirst = false
       if !wait(every) { return ExitCode.done }
     }
   }
@@ -65,7 +68,7 @@ private struct MetricsFile {
     let new = "\(path).\(getpid()).new"
     unlink(new)
     let descriptor = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o644)
-    guard descriptor >= 0 else { return "\(new): \(reason(errno))" }
+    guard descriptor >= 0 else { return "\(path): \(reason(errno))" }
     var rest = text[...], problem: Int32 = 0
     while !rest.isEmpty, problem == 0 {
       let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }

@@ -62,6 +62,7 @@ extension PatientPrograms {
       let first = try await eventually("there is a writer") { writer() }
       Glibc.kill(first, SIGKILL)
       _ = try await eventually("there is another one") { writer().flatMap { $0 == first ? nil : $0 } }
+      #expect(try await eventually("the new one has told that it writes") { try await warning() == nil ? true : nil })
       try Files.write("", to: scratch.path + "/config/guardian.yaml")
       #expect(try await guardian.control("reload").code == 0)
       _ = try await eventually("it has gone") { writer() == nil ? () : nil }
