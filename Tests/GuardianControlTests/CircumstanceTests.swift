@@ -43,15 +43,16 @@ import Testing
     case .importing:
       let unit = scratch.path + "/web.service"
       if let stream = fopen(unit, "w") {
-        fputs("[Service]\nExecStart=/bin/true\n", stream)
+        fputs("[Service]\nExecStart=/bin/true\nRestart=always\n[Install]\nWantedBy=multi-user.target\n", stream)
         fclose(stream)
       }
       // A file that is not there is no service that nobody has.
       return Expected(
         line: [word, name == "db" ? unit : scratch.path + "/nosuch.service"], well: 0, alone: 0, unknown: 1,
-        forbidden: 0)
+        forbidden: 0, remarks: true)
     case .upgrade: return Expected(line: [word], well: 0, unknown: nil)
     case .metrics, .version: return Expected(line: [word], well: 0, unknown: nil)
+    case .completion: return Expected(line: [word, "bash"], well: 0, alone: 0, unknown: nil, forbidden: 0)
     case .help: return Expected(line: [word], well: 0, alone: 0, unknown: nil, forbidden: 0)
     }
   }
