@@ -28,6 +28,7 @@ import Testing
   }
   private func reader(_ names: [ServiceName] = [], at stream: EventStream) -> EventReader {
     let reader = EventReader(names, follows: true, more: true, isOpen: true)
+    #expect(reader.go(by: Rights(host: .view)))
     reader.stage = .live
     reader.position = stream.end
     return reader
