@@ -60,8 +60,6 @@ package struct ConfigurationLoader: Sendable {
   ///   - drafts: Files that are read in place of those of the directory.
   package func load(fallback: HostSpec = HostSpec(), drafts: DraftFiles = DraftFiles()) -> LoadedConfiguration {
     var loaded = LoadedConfiguration()
-    var read: [(spec: ServiceSpec, references: [ServiceReference])] = []
-    let context = context()
     let files: ConfigurationFiles
     do throws(ConfigurationFiles.Fault) {
       files = try ConfigurationFiles(path: directory, trust: trust, largest: Configuration.largestFile)
@@ -69,26 +67,20 @@ package struct ConfigurationLoader: Sendable {
       loaded.listed = false
       loaded.diagnostics = [error.diagnostic]
       loaded.switches.complete = false
-      guard !drafts.isEmpty else { return loaded }
-      takeHost(drafts.host.map { ($0.reading, $0.path) } ?? (.absent, ""), context, &loaded)
-      let defaults = (loaded.host ?? fallback).defaults
-      for (name, draft) in drafts.services.sorted(by: { $0.key < $1.key }) {
-        take(name, draft.reading, draft.path, defaults, context, &loaded, &read)
-      }
-      // Which services there are is not known here, so that none can be missing.
-      check(read, known: read.flatMap { $0.references.map(\.name) }, &loaded)
-      for (name, draft) in drafts.switches.sorted(by: { $0.key < $1.key }) {
-        loaded.switches.files += Self.switchFile(name, draft.reading, draft.path)
-      }
+      takeAlone(drafts, fallback, &loaded)
       return loaded
     }
+    var read: [(spec: ServiceSpec, references: [ServiceReference])] = []
+    let context = context()
     let listing = files.list()
     loaded.listed = listing.complete
     loaded.diagnostics = listing.diagnostics
     if let draft = drafts.host, !draft.inPlace {
       takeHost((draft.reading, draft.path), context, &loaded)
     } else {
-      takeHost((files.readHost(), drafts.host?.path ?? files.hostPath), context, &loaded)
+      // What cannot be copied cannot be captured by `??` either, here and below.
+      let path = if let draft = drafts.host { draft.path } else { files.hostPath }
+      takeHost((files.readHost(), path), context, &loaded)
     }
     let defaults = (loaded.host ?? fallback).defaults
     let more = drafts.services.keys.filter { !listing.services.contains($0) }
@@ -97,12 +89,30 @@ package struct ConfigurationLoader: Sendable {
       if let draft, !draft.inPlace {
         take(name, draft.reading, draft.path, defaults, context, &loaded, &read)
       } else {
-        take(name, files.read(name), draft?.path ?? files.path(of: name), defaults, context, &loaded, &read)
+        let path = if let draft { draft.path } else { files.path(of: name) }
+        take(name, files.read(name), path, defaults, context, &loaded, &read)
       }
     }
     check(read, known: [], &loaded)
     loaded.switches = Self.loadSwitches(files, drafts: drafts.switches)
     return loaded
+  }
+
+  /// Drafts beside a directory that cannot be read.
+  private func takeAlone(_ drafts: DraftFiles, _ fallback: HostSpec, _ loaded: inout LoadedConfiguration) {
+    guard !drafts.isEmpty else { return }
+    var read: [(spec: ServiceSpec, references: [ServiceReference])] = []
+    let context = context()
+    takeHost(drafts.host.map { ($0.reading, $0.path) } ?? (.absent, ""), context, &loaded)
+    let defaults = (loaded.host ?? fallback).defaults
+    for (name, draft) in drafts.services.sorted(by: { $0.key < $1.key }) {
+      take(name, draft.reading, draft.path, defaults, context, &loaded, &read)
+    }
+    // Which services there are is not known here, so that none can be missing.
+    check(read, known: read.flatMap { $0.references.map(\.name) }, &loaded)
+    for (name, draft) in drafts.switches.sorted(by: { $0.key < $1.key }) {
+      loaded.switches.files += Self.switchFile(name, draft.reading, draft.path)
+    }
   }
 
   private func takeHost(
