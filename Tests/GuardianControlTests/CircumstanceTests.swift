@@ -54,6 +54,7 @@ import Testing
     case .metrics, .version: return Expected(line: [word], well: 0, unknown: nil)
     case .completion: return Expected(line: [word, "bash"], well: 0, alone: 0, unknown: nil, forbidden: 0)
     case .help: return Expected(line: [word], well: 0, alone: 0, unknown: nil, forbidden: 0)
+    case .completion: return Expected(line: [word, "bash"], well: 0, alone: 0, unknown: nil, forbidden: 0)
     }
   }
 
