@@ -329,6 +329,16 @@ package struct Fleet: Sendable {
     return amended
   }
 
+  /// The same for what the files of its plugins look like now.
+  package mutating func amendStart(_ run: RunID, of id: ServiceID, seeing sights: [FileSight], now: Now)
+    -> StartRequest?
+  {
+    guard machines.indices.contains(id.index), machines[id.index] != nil else { return nil }
+    var amended: StartRequest?
+    take(id.index, now: now) { amended = $0.amendStart(run, seeing: sights, &$1) }
+    return amended
+  }
+
   /// So many services are told of one by one; more of them have one event together.
   private static let toldOneByOne = 16
 

@@ -260,6 +260,12 @@ extension ServiceMachine {
 
   /// What has become another since it was switched off may have been mended: it is due.
   mutating func pluginsSeen(_ sights: [FileSight], _ turn: inout Turn) {
+    if noteChangedPlugins(sights, &turn).isEmpty { return }
+    tendPlugins(&turn)
+  }
+
+  /// - Returns: Those that are due because of it.
+  private mutating func noteChangedPlugins(_ sights: [FileSight], _ turn: inout Turn) -> [String] {
     var changed: [String] = []
     for plugin in spec.process.plugins where !plugin.paths.isEmpty {
       guard let known = record.plugins[plugin.name], known.offByGuardian else { continue }
@@ -275,9 +281,28 @@ extension ServiceMachine {
       changed.append(plugin.name)
       record.plugins.change(plugin.name) { $0.until = turn.now.boot }
     }
-    if changed.isEmpty { return }
-    note(.pluginsChanged(names: changed), &turn)
-    tendPlugins(&turn)
+    if !changed.isEmpty { note(.pluginsChanged(names: changed), &turn) }
+    return changed
+  }
+
+  /// What was looked at for a start, after that was decided and before it comes about: who mends a plugin and restarts the
+  /// service means both.
+  ///
+  /// - Returns: Nil: as it was decided, or it is over.
+  mutating func amendStart(_ id: RunID, seeing sights: [FileSight], _ turn: inout Turn) -> StartRequest? {
+    guard case .starting(var run) = phase, run.id == id, run.stage == .spawning else { return nil }
+    let before = phase.name
+    let changed = noteChangedPlugins(sights, &turn)
+    defer { finish(turn: &turn, phaseBefore: before) }
+    guard run.kind == .ordinary, record.plugins.search == nil, let due = duePlugin(turn.now.boot), changed.contains(due),
+      run.disabled.contains(due)
+    else { return nil }
+    run.kind = .pluginRetry
+    run.disabled = disabled(.trying(due))
+    phase = .starting(run)
+    save()
+    return StartRequest(
+      run: run.id, kind: run.kind, disabledPlugins: plugins(named: run.disabled), definition: definition)
   }
 
   /// The program is another: whatever is off is tried once more.

@@ -74,6 +74,8 @@ extension ServiceMachine {
     if let kind = repair.beforeStart { return beforeStartEnded(repair, hook, kind, told, &turn) }
     note(.repairEnded(hook: id, name: hook.repair.name, result: told), &turn)
     if told == .cannotRepair, repair.outcome == .start {
+      // One that an operator had repaired while it was down stays down.
+      guard isWanted else { return endRepair(repair, &turn) }
       phase = .stopped
       // A repair that had begun before several services were in trouble at once quarantines nobody while that lasts.
       if turn.frozen {

@@ -69,12 +69,17 @@ final class ChangeTable {
 
   /// Looks at the files of plugins that are off, and tells the fleet.
   func lookAtPluginFiles(of id: ServiceID) {
-    let files = shell.fleet.machine(of: id)?.pluginFiles ?? []
-    guard !files.isEmpty else { return }
-    _ = shell.worker.submit({ Self.sights(of: files) }) { [weak self] sights in
+    lookAtPluginFiles(of: id) { [weak self] sights in
       guard let self, shell.names[id] != nil else { return }
       shell.post(id, .pluginsSeen(sights))
     }
+  }
+
+  /// - Returns: False: there is nothing to look at, or no time for it.
+  @discardableResult
+  func lookAtPluginFiles(of id: ServiceID, then: @escaping ([FileSight]) -> Void) -> Bool {
+    let files = shell.fleet.machine(of: id)?.pluginFiles ?? []
+    return !files.isEmpty && shell.worker.submit({ Self.sights(of: files) }, then: then)
   }
 
   /// What is a directory looks different when an entry comes or goes. For the worker's thread.

@@ -53,7 +53,9 @@ package struct Explanation: Sendable {
       if !text.isEmpty { text += "\n" }
       text += style.paint(file.rawValue, .strong) + "\n"
       let keys = file.table.keys
-      let width = min(28, keys.map { columns($0.path) }.max() ?? 0)
+      // Where there is no room for two columns the meaning stands below its key.
+      let isNarrow = style.width.map { $0 < 60 } ?? false
+      let width = min(isNarrow ? 2 : 28, keys.map { columns($0.path) }.max() ?? 0)
       for key in keys {
         let path = "  " + key.path
         let meaning = wrap(key.meaning, width: style.width.map { max(20, $0 - width - 4) })

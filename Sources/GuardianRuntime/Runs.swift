@@ -214,7 +214,9 @@ final class RunTable {
     facts(of: service).statusText = ""
     facts(of: service).said = Said()
     facts(of: service).errorNumber = 0
-    guard shell.switches.mustBeLookedAt(isInTrouble: shell.fleet.isInTrouble(service)) else { return prepare(run) }
+    guard shell.switches.mustBeLookedAt(isInTrouble: shell.fleet.isInTrouble(service)) else {
+      return lookAtPlugins(run)
+    }
     shell.switches.look { [weak self] in
       guard let self, runs[run.id] === run else { return }
       // A switch that has come since the start was decided is honoured by it.
@@ -222,8 +224,23 @@ final class RunTable {
         run.request.disabledPlugins = amended.disabledPlugins
       }
       shell.fleetTold = true
+      lookAtPlugins(run)
+    }
+  }
+
+  /// One that is off and has been mended a moment ago is on in this start already.
+  private func lookAtPlugins(_ run: Run) {
+    guard run.request.kind == .ordinary, !run.request.disabledPlugins.isEmpty else { return prepare(run) }
+    let looks = shell.changes.lookAtPluginFiles(of: run.service) { [weak self] sights in
+      guard let self, runs[run.id] === run else { return }
+      if let amended = shell.fleet.amendStart(run.id, of: run.service, seeing: sights, now: SystemClocks.now()) {
+        run.request.kind = amended.kind
+        run.request.disabledPlugins = amended.disabledPlugins
+      }
+      shell.fleetTold = true
       prepare(run)
     }
+    if !looks { prepare(run) }
   }
 
   private func prepare(_ run: Run) {

@@ -127,7 +127,7 @@ private struct Validator {
     }
     for name in ["doomed", "photos", "shop", "steady"] {
       // The demonstration puts its own place in.
-      let text = try read("etc/demonstration/services/\(name).yaml")
+      let text = try read("etc/demonstration/services/\(name).yaml").replacing("@HERE@", with: "/srv")
       #expect(try service.accepts(tree(text)), "\(name)")
     }
     #expect(try Validator(.host).accepts(tree(read("etc/guardian.yaml"))))

@@ -109,7 +109,9 @@ final class FakeGuardian: Sendable {
 
 /// What `plan` shows of the plan that every service of `zooGuardian` has.
 let planOfZoo =
-  "web, if it kept dying, from its present state, no other service in its way:\nTIME  STEP     STRIKES  WHAT\n+0s   restart  0 of 3   start\n"
+  "web, if it kept dying, from its present state, no other service in its way:\nTIME  STEP     STRIKES  WHAT\n+0s   restart  0 of 3   start\n\n"
+  + "restart    █\n           ┴────────────────────────────────────────\n           0\n"
+  + "           · wait  █ run  ✗ death\n"
 
 extension String {
   /// How often `part` is in it.
