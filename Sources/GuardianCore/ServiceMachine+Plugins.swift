@@ -294,7 +294,8 @@ extension ServiceMachine {
     let before = phase.name
     let changed = noteChangedPlugins(sights, &turn)
     defer { finish(turn: &turn, phaseBefore: before) }
-    guard run.kind == .ordinary, record.plugins.search == nil, let due = duePlugin(turn.now.boot), changed.contains(due),
+    guard run.kind == .ordinary, record.plugins.search == nil, let due = duePlugin(turn.now.boot),
+      changed.contains(due),
       run.disabled.contains(due)
     else { return nil }
     run.kind = .pluginRetry

@@ -89,7 +89,9 @@ package struct DraftFiles: Sendable {
     }
     // One byte more than may be there, so that too large a file is told from one that just fits.
     guard let bytes = FileText.read(path, limit: Configuration.largestFile + 1) else {
-      let why = about.st_size > Int64(Configuration.largestFile) ? "it is too large" : ErrnoText.reason(errno)
+      let why =
+        about.st_size > Int64(Configuration.largestFile)
+        ? "a file of the configuration has at most 1 MiB" : ErrnoText.reason(errno)
       return DraftFile(
         path: path, inPlace: false, reading: .fault(Diagnostic(file: path, what: "cannot be read", why: why)))
     }

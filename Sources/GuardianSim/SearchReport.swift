@@ -49,7 +49,8 @@ package struct SearchReport: Sendable {
   package var lines: [String] {
     let counts: [String] = SearchSituation.sizes.map { "n = \($0)" }
     let first: [[String]] = [["culprits"] + counts + ["correct"]] + situations
-    let second: [[String]] = [["way of searching", "correct", "probes", "failing", "down", "innocent off"]] + comparison
+    let second: [[String]] =
+      [["way of searching", "correct", "probes", "failing", "down", "innocent off"]] + comparison
     return Self.aligned(first) + [""] + Self.aligned(second)
   }
 

@@ -129,7 +129,7 @@ private let good = "command: [/bin/sh]\n"
         "drafts/a.yml: warning: guardian would not read the file; its name must end in .yaml",
         "drafts/Web.yaml: the file's name is no name of a service; a name is 1 to 64 of a-z 0-9 . _ @ - and begins with a "
           + "letter or digit",
-        "drafts/large.yaml: the file is larger than 1 MiB; a configuration file has at most 1048576 bytes",
+        "drafts/large.yaml: cannot be read; a file of the configuration has at most 1 MiB",
         "2 services, 1 of them without a valid definition: 5 errors, 1 warning",
       ])
   }

@@ -6,9 +6,10 @@ extension PatientPrograms {
   @Suite struct `odd children` {
     private let steady = "command: [/bin/sleep, \"1000000\"]\nstartup-window: 100ms\nlog: none\n"
 
+    /// KiB of its own: pages of its code come and go as they please.
     private func memory(of pid: Int32) -> Int {
       let status = (try? Files.read("/proc/\(pid)/status")) ?? ""
-      let line = status.split(separator: "\n").first { $0.hasPrefix("VmRSS:") } ?? ""
+      let line = status.split(separator: "\n").first { $0.hasPrefix("RssAnon:") } ?? ""
       return line.split(separator: " ").compactMap { Int($0) }.first ?? 0
     }
 

@@ -15,7 +15,7 @@ extension Programs {
     /// KiB of memory that it holds.
     private func memory(_ guardian: Guardian) throws -> Int {
       let line = try Files.read("/proc/\(guardian.process.pid)/status").split(separator: "\n").first {
-        $0.hasPrefix("VmRSS:")
+        $0.hasPrefix("RssAnon:")
       }
       return try #require(line?.split(separator: " ").dropLast().last.flatMap { Int($0) })
     }

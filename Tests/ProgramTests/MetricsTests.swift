@@ -108,6 +108,7 @@ extension PatientPrograms {
       #expect(answer.contains(#""cause":"exit""#) && answer.contains(#","7"]"#), "\(answer)")
       #expect(try await ask("guardian_time_to_ready_seconds_count").contains("guardian_time_to_ready_seconds_count"))
       #expect(try await ask("guardian_build_info").contains(#""version":"#))
+      prometheus.end()
       try await guardian.stop()
     }
   }

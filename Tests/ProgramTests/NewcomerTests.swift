@@ -2,7 +2,9 @@ import Testing
 
 extension PatientPrograms {
   @Suite struct `a newcomer` {
-    @Test func `is led by the messages to each mistake, sees it climb, and lets it out, as README shows it`() async throws {
+    @Test func `is led by the messages to each mistake, sees it climb, and lets it out, as README shows it`()
+      async throws
+    {
       let scratch = try Scratch()
       let session = try await run([Place.repository + "/Tests/Support/newcomer", Place.products, scratch.path])
       try #require(session.code == 0, "\(session)")

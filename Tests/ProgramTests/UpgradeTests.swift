@@ -133,7 +133,7 @@ extension PatientPrograms {
         return pids
       }
       func resident() throws -> Int {
-        let line = try Files.read("/proc/\(pid)/status").split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
+        let line = try Files.read("/proc/\(pid)/status").split(separator: "\n").first { $0.hasPrefix("RssAnon:") }
         return line.flatMap { Int($0.split(whereSeparator: { $0 == " " || $0 == "\t" })[1]) } ?? 0
       }
       /// Other than those of runs, of which some are there at one time and not at another, and the numbers that
