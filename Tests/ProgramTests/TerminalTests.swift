@@ -196,7 +196,8 @@ extension PatientPrograms {
       plain.type("\u{3}")
       #expect(try await plain.end() == 0)
       #expect(
-        plain.isUsable && plain.output.allSatisfy { $0 < 0x80 } && plain.text.matches(of: /\u{1b}\[(?:[0-9]+;)*(?:3[0-9]|4[0-9]|9[0-7])m/).isEmpty)
+        plain.isUsable && plain.output.allSatisfy { $0 < 0x80 }
+          && plain.text.matches(of: /\u{1b}\[(?:[0-9]+;)*(?:3[0-9]|4[0-9]|9[0-7])m/).isEmpty)
       try await guardian.stop()
     }
 
