@@ -53,6 +53,7 @@ import Testing
     case .upgrade: return Expected(line: [word], well: 0, unknown: nil)
     case .metrics, .version: return Expected(line: [word], well: 0, unknown: nil)
     case .help: return Expected(line: [word], well: 0, alone: 0, unknown: nil, forbidden: 0)
+    case .completion: return Expected(line: [word, "bash"], well: 0, alone: 0, unknown: nil, forbidden: 0)
     }
   }
 

@@ -156,7 +156,7 @@ import Testing
 
 @Suite struct `the cause of a plan` {
   @Test(arguments: [
-    ("signal:SEGV@2s", PlanDeath(cause: .signal(Signal(number: 11)), age: .seconds(2))),
+    ("signal:SEGV@2s", PlanDeath(cause: .signal(Signal(name: "SEGV") ?? .kill), age: .seconds(2))),
     ("exit:1", PlanDeath(cause: .exit(1))), ("oom@1min30s", PlanDeath(cause: .oom, age: .seconds(90))),
     ("exit:0@0", PlanDeath(cause: .exit(0))),
   ]) func `is read, and written so that it reads the same`(_ text: String, _ death: PlanDeath) {
