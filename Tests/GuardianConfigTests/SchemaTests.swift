@@ -127,7 +127,9 @@ private struct Validator {
     }
     for name in ["doomed", "photos", "shop", "steady"] {
       // The demonstration puts its own place in.
-      let text = try read("etc/demonstration/services/\(name).yaml")
+      let text = try read("etc/demonstration/services/\(name).yaml").split(
+        separator: "@HERE@", omittingEmptySubsequences: false
+      ).joined(separator: "/here")
       #expect(try service.accepts(tree(text)), "\(name)")
     }
     #expect(try Validator(.host).accepts(tree(read("etc/guardian.yaml"))))
