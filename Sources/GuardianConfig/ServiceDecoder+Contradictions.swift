@@ -156,7 +156,7 @@ extension ServiceDecoder {
       guard pauses > limit.within else { return }
       warn(
         fields["at-most"], "'at-most' can never be reached",
-        "from one round to the \(limit.times)-th after it the pauses alone are \(pauses.description) by 'backoff', which is "
+        "from one round to the \(limit.times == 1 ? "next" : "\(limit.times)th after it") the pauses alone are \(pauses.description) by 'backoff', which is "
           + "more than 'within' (\(limit.within.description))")
     } else if pauses + spec.startupWindow > limit.within {
       warn(

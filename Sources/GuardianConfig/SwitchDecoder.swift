@@ -227,7 +227,7 @@ package struct SwitchCheck {
           guard !groups.values.contains(where: { $0.contains { $0.text == reference.name } }) else { continue }
           said = (
             "no service is in group '@\(reference.name)' here", "the switch does nothing for it",
-            near(Set(groups.values.joined()).sorted().map { "@\($0)" })
+            near(Set(groups.values.joined()).sorted().map(\.text)).map { "@" + $0 }
           )
         case .plugin:
           guard !known.contains(reference.name), !isUnsure, !concerned.isEmpty else { continue }

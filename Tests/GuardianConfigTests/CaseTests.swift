@@ -299,13 +299,4 @@ import Testing
     let defaults = try #require(parsed.host).defaults
     #expect(parse("command: [/bin/x]", defaults: defaults).diagnostics.isEmpty)
   }
-
-  @Test(arguments: [
-    "metrics: {}"
-  ])
-  func `stand alone until other host keys exist`(_ text: String) {
-    let parsed = host(text)
-    #expect(parsed.host == nil)
-    #expect(parsed.diagnostics.first?.what.hasPrefix("unknown key") == true)
-  }
 }

@@ -8,6 +8,7 @@ import Testing
     let spec = try valid(
       """
       ready: check
+      startup-window: 5min
       checks:
         - {name: a, http: "http://127.0.0.1:8080/health"}
         - {name: b, http: "https://[::1]/h", unix: /run/b, status: 204, body: fine, every: 1min, timeout: 1s}

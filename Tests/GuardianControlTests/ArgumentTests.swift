@@ -59,7 +59,6 @@ import Testing
     Fault(line: "-x", text: "unknown option '-x'; see 'guardianctl help'"),
     Fault(line: "start", text: "'start' needs the name of a service"),
     Fault(line: "reload --no-wait", text: "--no-wait goes with 'reload' only where services are named"),
-    Fault(line: "check web", text: "'check' takes no name, but got 'web'"),
     Fault(line: "upgrade web", text: "'upgrade' takes no name, but got 'web'"),
     Fault(line: "hold web", text: "'hold' needs a time: --for 30min"),
     Fault(line: "hold web --for", text: "--for needs a value: --for TIME|STATE"),
