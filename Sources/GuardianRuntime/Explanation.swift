@@ -53,7 +53,9 @@ package struct Explanation: Sendable {
       if !text.isEmpty { text += "\n" }
       text += style.paint(file.rawValue, .strong) + "\n"
       let keys = file.table.keys
-      let width = min(28, keys.map { columns($0.path) }.max() ?? 0)
+      // Where two columns have no room each meaning stands below its key.
+      let isNarrow = style.width.map { $0 < 64 } ?? false
+      let width = isNarrow ? 2 : min(28, keys.map { columns($0.path) }.max() ?? 0)
       for key in keys {
         let path = "  " + key.path
         let meaning = wrap(key.meaning, width: style.width.map { max(20, $0 - width - 4) })
