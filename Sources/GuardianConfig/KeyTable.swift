@@ -102,7 +102,7 @@ package struct KeyTable: Sendable {
       "metrics", "mapping", "{}", "where what is measured is written, for a monitoring system",
       "metrics: {textfile: /var/lib/node/guardian.prom}"),
     Key(
-      "metrics.textfile", "path", "", "the file, for node_exporter's text file collector",
+      "metrics.textfile", "path", "", "the file, for the text file collector of node_exporter",
       "metrics: {textfile: /var/lib/node/guardian.prom}"),
     Key(
       "metrics.every", "duration", "15s", "how often it is written",

@@ -22,7 +22,7 @@ private func tree(_ text: String) throws -> Node {
 }
 
 /// The part of JSON Schema that ours use, over YAML 1.2 as editors read it.
-private struct Validator {
+private struct Validator: Sendable {
   let root: Node
 
   init(_ file: KnownKey.File) throws { root = try tree(Configuration.schema(of: file)) }
@@ -105,6 +105,11 @@ private struct Validator {
   }
 }
 
+/// Each made once: there are some thousand values to be looked at.
+private let validators = Dictionary(
+  uniqueKeysWithValues: KnownKey.File.allCases.map { file in (file, Result { try Validator(file) }) })
+private func validator(of file: KnownKey.File) throws -> Validator { try #require(validators[file]).get() }
+
 @Suite struct `the JSON Schema` {
   @Test(arguments: KnownKey.File.allCases)
   func `is in the repository as it is made from the table: guardian --schema KIND writes it`(_ file: KnownKey.File)
@@ -121,7 +126,7 @@ private struct Validator {
   }
 
   @Test func `takes every example`() throws {
-    let service = try Validator(.service)
+    let service = try validator(of: .service)
     for name in ["redis", "nginx", "postgresql", "feeds"] {
       #expect(try service.accepts(tree(read("etc/services/\(name).yaml"))), "\(name)")
     }
@@ -130,14 +135,14 @@ private struct Validator {
       let text = try read("etc/demonstration/services/\(name).yaml").replacing("@HERE@", with: "/srv")
       #expect(try service.accepts(tree(text)), "\(name)")
     }
-    #expect(try Validator(.host).accepts(tree(read("etc/guardian.yaml"))))
-    #expect(try Validator(.switches).accepts(tree(read("etc/switches.d/payments.yaml"))))
+    #expect(try validator(of: .host).accepts(tree(read("etc/guardian.yaml"))))
+    #expect(try validator(of: .switches).accepts(tree(read("etc/switches.d/payments.yaml"))))
     for known in KnownKey.all where known.file == .service {
       let text = (known.key.example.hasPrefix("command:") ? "" : "command: [/bin/x]\n") + known.key.example
       #expect(try service.accepts(tree(text)), "\(known.key.path)")
     }
     for known in KnownKey.all where known.file == .host {
-      #expect(try Validator(.host).accepts(tree(known.key.example)), "\(known.key.path)")
+      #expect(try validator(of: .host).accepts(tree(known.key.example)), "\(known.key.path)")
     }
   }
 
@@ -194,7 +199,7 @@ private struct Validator {
 
   /// The schema may take more; it never refuses what is read.
   @Test(arguments: KnownKey.all) func `takes each value that the reader takes`(_ known: KnownKey) throws {
-    let validator = try Validator(known.file)
+    let validator = try validator(of: known.file)
     var taken = 0
     for text in Self.values {
       let node = try variant(known, tree(text))
@@ -209,7 +214,7 @@ private struct Validator {
   }
 
   @Test(arguments: KnownKey.all) func `refuses a value of another kind, as the reader does`(_ known: KnownKey) throws {
-    let validator = try Validator(known.file)
+    let validator = try validator(of: known.file)
     for text in ["[[[]]]", "{no-such-key: [1]}"] {
       let file = written(try variant(known, tree(text)))
       #expect(diagnostics(of: file, known.file).contains { $0.severity == .error }, "\(file)")
@@ -237,7 +242,7 @@ private struct Validator {
     #expect(diagnostics(of: text, file).contains { $0.severity == .error })
     // A size of a file is a pattern: what is too small only as a number is known.
     if text.hasSuffix("1K}") { return }
-    #expect(try !Validator(file).accepts(tree(text)))
+    #expect(try !validator(of: file).accepts(tree(text)))
   }
 
   private func diagnostics(of text: String, _ file: KnownKey.File) -> [Diagnostic] {
