@@ -53,6 +53,7 @@ import Testing
     #expect(asked("status", "--group=") == [.groups])
     #expect(words("drill", "--cause", "si") == ["signal:SEGV", "signal:ABRT", "signal:KILL"])
     #expect(words("hold", "--for", "1") == ["10min", "1h", "1d"] && words("wait", "--for", "se") == ["settled"])
+    #expect(words("wait", "--for", "1") == [] && words("hold", "--for", "s") == [])
     // Whose value it was is over.
     #expect(asked("check", "--config", "/etc", "") == [.services, .files])
   }

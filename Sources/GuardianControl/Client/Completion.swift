@@ -81,14 +81,14 @@ package struct Completion: Hashable, Sendable {
     if last.utf8.contains(where: { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }) {
       return
     }
-    if let option = pending { return value(of: option) }
+    if let option = pending { return value(of: option, verb) }
     if last.hasPrefix("-"), !onlyWords {
       if let equals = last.firstIndex(of: "="), let option = Option(rawValue: String(last[..<equals])),
         option.value != nil
       {
         prefix = last[...equals].description
         begun = String(last[last.index(after: equals)...])
-        return value(of: option)
+        return value(of: option, verb)
       }
       for option in Option.allCases {
         guard let verbs = option.verbs else {
@@ -117,14 +117,15 @@ package struct Completion: Hashable, Sendable {
   }
 
   /// By the word that the help has for the value, so that new options need nothing here.
-  private mutating func value(of option: Option) {
+  private mutating func value(of option: Option, _ verb: Verb?) {
     switch option.value {
     case "DIR": asked = [.directories]
     case "PATH", "FILE": asked = [.files]
     case "NAME": asked = [option == .group ? .groups : .services]
     case "CAUSE": words = ["exit:1", "signal:SEGV", "signal:ABRT", "signal:KILL", "oom"].map { Candidate($0) }
     case "TIME|STATE":
-      words = WaitGoal.allCases.map { Candidate($0.rawValue) } + ["10min", "1h", "1d"].map { Candidate($0) }
+      if verb != .hold { words += WaitGoal.allCases.map { Candidate($0.rawValue) } }
+      if verb != .wait { words += ["10min", "1h", "1d"].map { Candidate($0) } }
     case "TIME": words = ["10min", "1h", "1d"].map { Candidate($0) }
     default: break
     }
