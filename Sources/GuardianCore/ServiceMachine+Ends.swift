@@ -71,7 +71,8 @@ extension ServiceMachine {
     }
     if let killedAt = stop.killedAt {
       let waited = turn.now.monotonic - killedAt
-      reason = "SIGKILL sent \(waited.description) ago, waiting for the kernel"
+      let seconds = Duration.seconds(waited.nanoseconds / 1_000_000_000)
+      reason = "SIGKILL sent \(seconds.description) ago, waiting for the kernel"
       if waited >= Self.killAgain { turn.milestones.append(.stuck(reason)) }
       if waited >= Self.killAgain, waited < Self.killAgain * 2 {
         note(.stuck(pids: max(1, stop.death?.leftovers ?? 1), since: waited), &turn)

@@ -292,7 +292,8 @@ extension ServiceMachine {
   mutating func amendStart(_ id: RunID, seeing sights: [FileSight], _ turn: inout Turn) -> StartRequest? {
     guard case .starting(var run) = phase, run.id == id, run.stage == .spawning else { return nil }
     let before = phase.name
-    let changed = noteChangedPlugins(sights, &turn)
+    // What is gone has not been mended; an entry of a directory is looked for next.
+    let changed = noteChangedPlugins(sights.filter { $0.look != 0 }, &turn)
     defer { finish(turn: &turn, phaseBefore: before) }
     guard run.kind == .ordinary, record.plugins.search == nil, let due = duePlugin(turn.now.boot),
       changed.contains(due),
