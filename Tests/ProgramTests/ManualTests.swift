@@ -62,6 +62,15 @@ extension Programs {
       #expect(shown == written)
     }
 
+    @Test func `README names every page`() throws {
+      let readme = try Files.read(Place.repository + "/README.md")
+      for page in Files.names(in: Place.repository + "/man") {
+        let parts = page.split(separator: ".")
+        let name = parts.dropLast().joined(separator: ".")
+        #expect(readme.contains("[\(name)(\(parts.last ?? ""))](man/\(page))"), "\(page)")
+      }
+    }
+
     /// As the table has it: minutes, seconds and tenths.
     func clock(_ milliseconds: Int) -> String {
       let tenths = milliseconds / 100
