@@ -158,6 +158,14 @@ package struct Fleet: Sendable {
   package func writesToFile(_ id: ServiceID) -> Bool {
     machines.indices.contains(id.index) && machines[id.index]?.spec.log == .file
   }
+  /// The step that it stands on, and whether it was started again since it was ordered; asked for at every event, and so
+  /// without a copy of the machine.
+  package func progress(of id: ServiceID) -> (step: Step, again: Bool)? {
+    guard machines.indices.contains(id.index), let step = machines[id.index]?.record.step,
+      let restarts = machines[id.index]?.record.restarts
+    else { return nil }
+    return (step, restarts > 0)
+  }
   /// Where the service stands on its ladder, and why.
   package func standing(of id: ServiceID) -> (step: Step, strikes: Int, allowed: Int, reason: String)? {
     machine(id.index).map { ($0.record.step, $0.record.strikes, $0.strikesAllowed(on: $0.record.step), $0.reason) }

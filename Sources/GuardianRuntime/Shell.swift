@@ -364,10 +364,8 @@ final class Shell {
         event.id = lastEvent
         records.append(event)
         runs.facts[id]?.remember(occurrence.kind)
-        if let machine = fleet.machine(of: id) {
-          measures.heard(
-            occurrence.kind, of: id, step: machine.record.step, again: machine.record.restarts > 0,
-            at: SystemClocks.monotonic())
+        if let (step, again) = fleet.progress(of: id) {
+          measures.heard(occurrence.kind, of: id, step: step, again: again, at: SystemClocks.monotonic())
         }
         if case .settled(let run, _) = occurrence.kind {
           evidence.settled(id)
