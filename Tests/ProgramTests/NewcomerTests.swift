@@ -17,8 +17,8 @@ extension PatientPrograms {
     /// Without what is another each time, and without what only lines up columns.
     private func timeless(_ line: Substring) -> String {
       var text = line.replacing(/[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} UTC/, with: "DATE")
-      text = text.replacing(/[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}/, with: "TIME")
       text = text.replacing(/[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{12}Z/, with: "TIME")
+      text = text.replacing(/[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}/, with: "TIME")
       text = text.replacing(/[0-9a-f]{32}|crash [0-9a-f]{8}/, with: "ID")
       text = text.replacing(/(less than )?[0-9]+(\.[0-9]+)?(us|ms|s|min|h|d)([0-9]+(ms|s|min|h))*/, with: "T")
       text = text.replacing(/(pid|Process:) [0-9]+/, with: "PID")
