@@ -223,6 +223,20 @@ package func encodeReload(
   encode(diagnostics, into: &json)
 }
 
+/// The brief form of a service whose values are all usual.
+func encodeWell(_ name: String, uptimeMilliseconds: Int64, restarts: Int, into json: inout JSONWriter) {
+  json.beginObject()
+  json.key("name")
+  json.string(name)
+  json.key("uptime_ms")
+  json.integer(uptimeMilliseconds)
+  if restarts != 0 {
+    json.key("restarts")
+    json.integer(restarts)
+  }
+  json.endObject()
+}
+
 /// Usual values, left out: running, settled, wanted up, step restart, nothing held, no strikes.
 private func encodeBrief(_ s: ServiceStatus, into json: inout JSONWriter) {
   if s.wanted != .up {

@@ -42,6 +42,25 @@ package struct Upgraded: Hashable, Sendable {
   }
 }
 
+/// The elements of a list of services: a chunk needs no list of them to be made of.
+package struct ServiceListWriter {
+  private let brief: Bool
+  fileprivate var json = JSONWriter()
+  fileprivate var worst: Int32 = 0
+
+  fileprivate init(brief: Bool) { self.brief = brief }
+
+  package mutating func add(_ service: ServiceStatus) {
+    encode(service, brief: brief, into: &json)
+    worst = max(worst, service.exitCode(named: false))
+  }
+
+  /// One with which all is well, in a brief list: what `add` would make of it.
+  package mutating func addWell(_ name: String, uptimeMilliseconds: Int64, restarts: Int) {
+    encodeWell(name, uptimeMilliseconds: uptimeMilliseconds, restarts: restarts, into: &json)
+  }
+}
+
 /// Encodes replies, each a whole message with its NUL.
 package enum Reply {
   /// Services in one reply of a stream, at most.
@@ -49,22 +68,23 @@ package enum Reply {
 
   /// One chunk of a list.
   ///
-  /// - Parameter missing: Names that were asked for and are unknown; on the last chunk only.
+  /// - Parameters:
+  ///   - missing: Names that were asked for and are unknown; on the last chunk only.
+  ///   - services: Adds each service in turn.
   package static func list(
-    _ services: some Sequence<ServiceStatus>, missing: [String] = [], brief: Bool = false, continues: Bool,
-    into bytes: inout [UInt8]
+    missing: [String] = [], brief: Bool = false, continues: Bool, into bytes: inout [UInt8],
+    of services: (inout ServiceListWriter) -> Void
   ) {
     message(into: &bytes, continues: continues) { json in
       json.key("services")
       json.beginArray()
-      var worst: Int32 = 0
-      for service in services {
-        encode(service, brief: brief, into: &json)
-        worst = max(worst, service.exitCode(named: false))
-      }
+      var list = ServiceListWriter(brief: brief)
+      swap(&list.json, &json)
+      services(&list)
+      swap(&list.json, &json)
       json.endArray()
       json.key("worst")
-      json.integer(worst)
+      json.integer(list.worst)
       if !missing.isEmpty {
         json.key("missing")
         json.strings(missing)

@@ -12,6 +12,8 @@ struct Tally: Hashable, Sendable {
   var word: Word
   var held: Bool
   var waitsForOthers: Bool
+  /// When its run was started, for a daemon that has settled and of which a table has nothing else to say.
+  var wellSince: Instant?
 }
 
 extension Tally.Word {
@@ -47,7 +49,17 @@ extension ServiceMachine {
       case .stopping: .stopping
       case .quarantined: .quarantined
       }
-    return Tally(word: word, held: held, waitsForOthers: word == .waiting && waitsForOthers && obstacle != nil)
+    return Tally(
+      word: word, held: held, waitsForOthers: word == .waiting && waitsForOthers && obstacle != nil,
+      wellSince: wellSince)
+  }
+
+  private var wellSince: Instant? {
+    guard case .running(let run) = phase, run.settled, run.disabled.isEmpty, run.mitigation == nil, record.wanted == .up,
+      record.step == .restart, record.strikes == 0, !held, spec.kind == .daemon, spec.mode == .enforce,
+      reload == nil, run.settlesAt == nil, run.deescalatesAt == nil
+    else { return nil }
+    return run.startedAt
   }
 }
 

@@ -771,11 +771,10 @@ final class ControlServer {
     let now = SystemClocks.now()
     let rights = rights(of: client)
     let shown = names[next..<end].lazy.filter { rights.may(.view, on: $0) }
-    let services = shell.statuses(
-      of: shown, now: now, brief: brief, closely: !brief && names.count <= Reply.chunk)
     let last = end == names.count
-    Reply.list(
-      services, missing: last ? missing : [], brief: brief, continues: !last, into: &client.output)
+    Reply.list(missing: last ? missing : [], brief: brief, continues: !last, into: &client.output) { list in
+      shell.list(shown, now: now, brief: brief, closely: !brief && names.count <= Reply.chunk, into: &list)
+    }
     client.answering = last ? .nothing : .list(names, next: end, missing: missing, brief: brief)
   }
 

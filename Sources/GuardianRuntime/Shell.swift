@@ -1049,11 +1049,17 @@ final class Shell {
   /// The fleet is looked at once for all of them: each look at it from here copies its parts' references.
   ///
   /// - Parameter closely: Their processes are looked at, which takes as long for each as all the rest.
-  func statuses(
-    of names: some Sequence<ServiceName>, now: Now, brief: Bool, closely: Bool
-  ) -> [ServiceStatus] {
+  func list(
+    _ names: some Sequence<ServiceName>, now: Now, brief: Bool, closely: Bool, into list: inout ServiceListWriter
+  ) {
     let fleet = fleet
-    return names.compactMap { status(of: $0, in: fleet, now: now, brief: brief, closely: closely) }
+    for name in names {
+      if brief, let well = fleet.id(named: name).flatMap({ fleet.allIsWell(with: $0, now: now) }) {
+        list.addWell(name.text, uptimeMilliseconds: well.uptimeMilliseconds, restarts: well.restarts)
+      } else if let status = status(of: name, in: fleet, now: now, brief: brief, closely: closely) {
+        list.add(status)
+      }
+    }
   }
 
   private func status(

@@ -290,6 +290,19 @@ package struct World {
     }
   }
 
+  /// What a table is told of a service with which all is well is what its whole status says.
+  private func checkShortAnswer(_ place: Int) throws(Violation) {
+    let id = places[place].id
+    guard let well = subject.fleet.allIsWell(with: id, now: clock) else { return }
+    let status = subject.fleet.status(of: id, now: clock, brief: true)
+    let usual =
+      status.wanted == .up && status.phase == .running && status.step == .restart && status.settled && !status.degraded
+      && !status.held && status.strikes == 0 && status.disabledPlugins.isEmpty && status.kind == .daemon
+      && !status.observe && status.next == nil && status.restarts == well.restarts
+      && status.uptimeMilliseconds == well.uptimeMilliseconds
+    if !usual { throw checker.violation(place, monotonic, "all is said to be well, and its status says more") }
+  }
+
   private mutating func turn(at time: Nanoseconds) throws(Violation) {
     let progressed = time > monotonic
     monotonic = time
@@ -792,6 +805,7 @@ package struct World {
       }
     }
     try checker.turnEnded(now: monotonic, inLine: subject.fleet.inLine)
+    if !places.isEmpty { try checkShortAnswer(events % places.count) }
   }
 
   private mutating func perform(_ action: Action, _ place: Int) {

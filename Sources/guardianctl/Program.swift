@@ -99,12 +99,15 @@ struct Program {
     var refusal: ControlError?
     do throws(Daemon.Fault) {
       let daemon = try Daemon.connect(to: invocation.target)
-      try daemon.send([ControlCall(.summary)] + (named ? [] : [ControlCall(list, more: true)]))
-      switch try daemon.reply(to: .summary, patience: patience) {
-      case .summary(let told): summary = told
-      // A stranger is told once, and shown out.
-      case .error(let error): return fail(error, json: invocation.json)
-      case .services, .done, .reloaded, .upgraded, .plan, .drill, .crashes, .crash, .events, .version: break
+      // What is said of a few has no head line.
+      if !named || invocation.json {
+        try daemon.send([ControlCall(.summary)] + (named ? [] : [ControlCall(list, more: true)]))
+        switch try daemon.reply(to: .summary, patience: patience) {
+        case .summary(let told): summary = told
+        // A stranger is told once, and shown out.
+        case .error(let error): return fail(error, json: invocation.json)
+        case .services, .done, .reloaded, .upgraded, .plan, .drill, .crashes, .crash, .events, .version: break
+        }
       }
       if invocation.json, !named { return try wholeList(daemon, list, summary) }
       if named {

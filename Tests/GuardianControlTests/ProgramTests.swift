@@ -467,7 +467,7 @@ func zooGuardian(_ scratch: Scratch) -> FakeGuardian { FakeGuardian(in: scratch.
   @Test func `told that nothing is permitted says that, though guardian hangs up afterwards`() {
     let stranger = FakeGuardian(in: scratch.path) { call in
       // The first call is refused; what was sent along with it is not looked at any more.
-      if case .list = call.request { return .hangUp }
+      if case .list(names: nil, brief: _) = call.request { return .hangUp }
       if case .plan("second", _, _) = call.request { return .hangUp }
       return .bytes(Reply.error(.notPermitted(reason: "only root may")))
     }
