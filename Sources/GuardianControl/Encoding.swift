@@ -422,7 +422,7 @@ package func encode(_ version: DaemonVersion, into json: inout JSONWriter) {
   json.key("guarantees")
   json.beginObject()
   for guarantee in version.guarantees {
-    json.key(guarantee.name)
+    json.key(dynamic: guarantee.name)
     json.string(guarantee.value)
   }
   json.endObject()

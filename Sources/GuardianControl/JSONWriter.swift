@@ -23,8 +23,9 @@ package struct JSONWriter: Sendable {
     bytes.append(UInt8(ascii: ":"))
     needsComma = false
   }
-  /// A key that is not known when the program is built.
-  package mutating func key(_ name: String) {
+  /// A key that is not known when the program is built. It has a label of its own, since a literal would be taken for a
+  /// `String` otherwise, and looked through for what has to be escaped.
+  package mutating func key(dynamic name: String) {
     separate()
     appendQuoted(name)
     bytes.append(UInt8(ascii: ":"))

@@ -158,6 +158,10 @@ package struct Fleet: Sendable {
   package func writesToFile(_ id: ServiceID) -> Bool {
     machines.indices.contains(id.index) && machines[id.index]?.spec.log == .file
   }
+  /// The same.
+  package func hasPlugins(_ id: ServiceID) -> Bool {
+    machines.indices.contains(id.index) && machines[id.index]?.spec.process.plugins.isEmpty == false
+  }
   /// The step that it stands on, and whether it was started again since it was ordered; asked for at every event, and so
   /// without a copy of the machine.
   package func progress(of id: ServiceID) -> (step: Step, again: Bool)? {

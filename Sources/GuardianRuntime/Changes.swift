@@ -187,7 +187,8 @@ final class ChangeTable {
 
   /// The plugins of whose files the present run sees the good copies.
   private func unseen(by service: ServiceID) -> [PluginSpec] {
-    guard let machine = shell.fleet.machine(of: service), let run = machine.phase.run else { return [] }
+    guard shell.fleet.hasPlugins(service), let machine = shell.fleet.machine(of: service), let run = machine.phase.run
+    else { return [] }
     return machine.spec.process.plugins.filter { !$0.goodCopy.isEmpty && run.disabled.contains($0.name) }
   }
 
