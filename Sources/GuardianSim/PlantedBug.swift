@@ -49,6 +49,8 @@ package enum PlantedBug: String, Hashable, Sendable, CaseIterable {
   case deafToSwitches = "deaf-to-switches"
   /// Mitigations are handed out unasked.
   case eagerMitigation = "eager-mitigation"
+  /// A service that was well once is well for ever, for all that a table is told.
+  case staleTable = "stale-table"
 }
 
 /// The fleet under test, with or without a planted bug. Without one it adds nothing.
@@ -59,6 +61,7 @@ struct Subject {
   private var lastSpawn: [ServiceID: StartRequest] = [:]
   private var preparing: Set<RunID> = []
   private var cause: CommonCauseSpec?
+  private var wasWell: Set<ServiceID> = []
 
   init(fleet: Fleet, bug: PlantedBug?) {
     self.fleet = fleet
@@ -74,6 +77,13 @@ struct Subject {
     self.cause = cause
     fleet.govern(governor, now: now)
     fleet.watchCommonCauses(cause, now: now)
+  }
+
+  mutating func allIsWell(with id: ServiceID, now: Now) -> (uptimeMilliseconds: Int64, restarts: Int)? {
+    let told = fleet.allIsWell(with: id, now: now)
+    guard bug == .staleTable else { return told }
+    if told != nil { wasWell.insert(id) }
+    return told ?? (wasWell.contains(id) ? (0, 0) : nil)
   }
 
   /// True once in `n` opportunities.

@@ -291,9 +291,9 @@ package struct World {
   }
 
   /// What a table is told of a service with which all is well is what its whole status says.
-  private func checkShortAnswer(_ place: Int) throws(Violation) {
+  private mutating func checkShortAnswer(_ place: Int) throws(Violation) {
     let id = places[place].id
-    guard let well = subject.fleet.allIsWell(with: id, now: clock) else { return }
+    guard let well = subject.allIsWell(with: id, now: clock) else { return }
     let status = subject.fleet.status(of: id, now: clock, brief: true)
     let usual =
       status.wanted == .up && status.phase == .running && status.step == .restart && status.settled && !status.degraded

@@ -47,6 +47,19 @@ import Testing
     #expect(quick(message([], continues: false))?.list == SplicedList(worst: 0, continues: false))
   }
 
+  @Test func `says the same of a service that is well, whether all of it was looked at or not`() {
+    for (uptime, restarts) in [(Int64(0), 0), (7_000, 3)] {
+      var service = settledService("a \"b\"")
+      service.uptimeMilliseconds = uptime
+      service.restarts = restarts
+      var short: [UInt8] = []
+      Reply.list(brief: true, continues: true, into: &short) { list in
+        list.addWell(service.name, uptimeMilliseconds: uptime, restarts: restarts)
+      }
+      #expect(Array(short.dropLast()) == message([service]))
+    }
+  }
+
   @Test func `leaves everything else to the usual way`() {
     #expect(quick(message(zoo, missing: ["nosuch"])) == nil)
     #expect(quick(Array(Reply.error(.noSuchService(name: "a")).dropLast())) == nil)
