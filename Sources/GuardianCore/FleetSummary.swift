@@ -56,7 +56,8 @@ extension ServiceMachine {
 
   private var wellSince: Instant? {
     guard case .running(let run) = phase, run.settled, run.disabled.isEmpty, run.mitigation == nil,
-      record.wanted == .up, record.step == .restart, record.strikes == 0, !held, spec.kind == .daemon, spec.mode == .enforce,
+      record.wanted == .up, record.step == .restart, record.strikes == 0, !held, spec.kind == .daemon,
+      spec.mode == .enforce,
       reload == nil, run.settlesAt == nil, run.deescalatesAt == nil
     else { return nil }
     return run.startedAt
