@@ -80,7 +80,7 @@ extension ServiceMachine {
     status.reason = reason.isEmpty && isPreparing ? "before-start is running" : reason
     if let search = record.plugins.search, reason.isEmpty {
       status.reason =
-        "searching for the plugin that is to blame, after \(search.observations.count) probes"
+        "searching for the plugin that is to blame, after \(counted(search.observations.count, "probe"))"
     }
     if let reload, reason.isEmpty { status.reason = reload.ordered ? "reloading" : "reloading by itself" }
     let line = lineReason

@@ -163,6 +163,8 @@ package struct Occurrence: Hashable, Sendable {
 
 /// `1 process`, `2 processes`.
 package func processes(_ count: Int) -> String { count == 1 ? "1 process" : "\(count) processes" }
+/// `1 line`, `2 lines`: a noun that takes an s.
+package func counted(_ count: Int, _ noun: String) -> String { "\(count) \(noun)\(count == 1 ? "" : "s")" }
 
 extension End {
   /// It came to an exec: there is a time after which it ended.
@@ -271,7 +273,7 @@ extension Occurrence {
     case .pluginsChanged(let names): return "\(list(names)) changed, and will be tried at the next start"
     case .pluginRestart: return "stops, to be started with other plugins"
     case .searchEnded(let result, let probes, let failing):
-      return "the search is over: \(result.sentence) (\(probes) probes, \(failing) of them failed)"
+      return "the search is over: \(result.sentence) (\(counted(probes, "probe")), \(failing) of them failed)"
     case .goodCopyUsed(let plugin, let files):
       return "\(plugin) is off: in place of \(list(files.map(\.description))) it sees the last known good copy"
     case .released(let why): return "released: \(why)"

@@ -52,14 +52,14 @@ package struct ConfigurationCheck: Sendable {
   private var summary: String {
     let errors = diagnostics.count { $0.severity == .error }
     let warnings = diagnostics.count - errors
-    func count(_ number: Int, _ what: String) -> String { "\(number) \(what)\(number == 1 ? "" : "s")" }
-    var summary = count(services + invalid, "service")
+    var summary = counted(services + invalid, "service")
     if others > 0 {
-      summary = services + invalid > 0 ? summary + " and " + count(others, "file") : count(others, "file")
+      summary = services + invalid > 0 ? summary + " and " + counted(others, "file") : counted(others, "file")
     }
     if invalid > 0 { summary += ", \(invalid) of them without a valid definition" }
     summary +=
-      errors == 0 && warnings == 0 ? ": no fault found" : ": \(count(errors, "error")), \(count(warnings, "warning"))"
+      errors == 0 && warnings == 0
+      ? ": no fault found" : ": \(counted(errors, "error")), \(counted(warnings, "warning"))"
     return summary
   }
 

@@ -242,8 +242,10 @@ extension ServiceFacts {
   /// For `status`.
   var wordsOfItsOwn: [String] {
     var notes: [String] = []
-    if droppedNotifications > 0 { notes.append("\(droppedNotifications) unusable notifications were dropped") }
-    if ignoredNotifications > 0 { notes.append("\(ignoredNotifications) notifications came at the wrong time") }
+    if droppedNotifications > 0 { notes.append("dropped: \(counted(droppedNotifications, "unusable notification"))") }
+    if ignoredNotifications > 0 {
+      notes.append("\(counted(ignoredNotifications, "notification")) came at the wrong time")
+    }
     if errorNumber > 0 {
       notes.append("it reports \(ErrnoText.name(errorNumber)) (\(ErrnoText.reason(errorNumber)))")
     }

@@ -29,7 +29,7 @@ enum Completing {
         for group in service.groups { members[group, default: 0] += 1 }
       }
       return members.sorted { $0.key < $1.key }.map { group, count in
-        Candidate((isOption ? "" : "@") + group, count == 1 ? "1 service" : "\(count) services")
+        Candidate((isOption ? "" : "@") + group, counted(count, "service"))
       }
     case .plugins(let name):
       return services([name], brief: false, completion).flatMap(\.plugins).map { Candidate($0.name) }

@@ -316,7 +316,7 @@ extension Program {
       for remark in service.remarks { tell(remark) }
       func count(_ kind: Remark.Kind) -> Int { service.remarks.filter { $0.kind == kind }.count }
       complain(
-        "\(service.name): \(service.carried.count) lines carried over, \(count(.changed)) with a difference, "
+        "\(service.name): \(counted(service.carried.count, "line")) carried over, \(count(.changed)) with a difference, "
           + "\(count(.lost)) not carried over, \(count(.needless)) not needed")
     }
     return ExitCode.done

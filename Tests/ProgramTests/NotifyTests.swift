@@ -122,7 +122,7 @@ extension PatientPrograms {
       #expect(try await guardian.status("talker")["phase"].string == "starting")
       try talker.tell("s.send(b'UNKNOWN=1\\n=x\\n\\nnothing\\nREADY=1\\nready=0')")
       let ready = try await guardian.wait(for: "talker", "settles") { $0["settled"].bool == true }
-      #expect(ready["restarts"].int == 0 && notes(ready).contains("1 unusable"), "\(ready)")
+      #expect(ready["restarts"].int == 0 && notes(ready).contains("dropped: 1 unusable notification"), "\(ready)")
       try await guardian.stop()
     }
 
@@ -243,7 +243,9 @@ extension PatientPrograms {
         s.send(b"READY=1")
         """
       #expect(try await run(["/usr/bin/python3", "-c", stranger]).code == 0)
-      try await guardian.wait(for: "talker", "has dropped it") { notes($0).contains("1 unusable") }
+      try await guardian.wait(for: "talker", "has dropped it") {
+        notes($0).contains("dropped: 1 unusable notification")
+      }
       #expect(try await guardian.status("talker")["phase"].string == "starting")
       try talker.tell(
         """

@@ -127,7 +127,7 @@ private func render(_ root: JSONValue, _ service: String, _ style: Style) -> [UI
   let lines = list(output?["lines"])
   let cut = output?["truncated"]?.bool ?? false ? ", and more before" : ""
   add(
-    "Output", lines.isEmpty ? output?["missing"]?.string ?? "none" : "the last \(lines.count) lines\(cut)")
+    "Output", lines.isEmpty ? output?["missing"]?.string ?? "none" : "the last \(counted(lines.count, "line"))\(cut)")
   for line in lines { quote(line) }
   return out
 }

@@ -311,7 +311,7 @@ package func renderPlan(_ plan: Plan, fromStart: Bool, deaths: [PlanDeath] = [],
 /// The head of a drill.
 package func renderDrillHead(_ name: String, _ drill: DrillRequest, style: Style) -> [UInt8] {
   let head =
-    "\(printable(name)), a drill: it dies with \(drill.cause.text), at most \(drill.crashes) times; "
+    "\(printable(name)), a drill: it dies with \(drill.cause.text), at most \(counted(drill.crashes, "time")); "
     + (drill.withRepairs ? "its repairs are run" : "its repairs are not run")
   return Array(wrap(head, width: style.width).map { style.paint($0, .strong) + "\n" }.joined().utf8)
 }

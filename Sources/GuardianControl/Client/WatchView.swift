@@ -28,7 +28,8 @@ package func watchFrame(
     lines =
       Array(lines.prefix(room - 1)) + [
         style.paint(
-          Cell("and \(hidden) more lines; see 'guardianctl top'").cut(to: width, mark: style.mark).text, .faint)
+          Cell("and \(counted(hidden, "more line")); see 'guardianctl top'").cut(to: width, mark: style.mark).text,
+          .faint)
       ]
   }
   while lines.count < room { lines.append("") }
