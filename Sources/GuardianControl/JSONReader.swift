@@ -79,7 +79,7 @@ struct JSONValue {
 ///
 /// - Returns: What `body` made of it, or why it is not JSON.
 /// - Source: the corresponding C function is `json_loadb`.
-func withJSON<R>(_ bytes: UnsafeBufferPointer<UInt8>, _ body: (JSONValue) -> R) -> Result<R, JSONFault> {
+func withJSON<R>(_ bytes: UnsafeBufferPointer<UInt8>, _ body: (JSONValue) -> R) -> Answer<R, JSONFault> {
   var error = json_error_t()
   let root = UnsafeRawPointer(bytes.baseAddress).flatMap { base in
     json_loadb(base.assumingMemoryBound(to: CChar.self), bytes.count, Int(JSON_REJECT_DUPLICATES), &error)

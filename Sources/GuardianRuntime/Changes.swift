@@ -27,6 +27,7 @@ final class ChangeTable {
   }
 
   private unowned let shell: Shell
+  /// Of most services there is nothing to know.
   private var known: [ServiceID: Known] = [:]
   private var settled: [Blessing] = []
   private var isBlessing = false
@@ -214,7 +215,7 @@ final class ChangeTable {
 
   /// The run is well with what it has found: that is kept as good.
   func settled(_ service: ServiceID, _ run: RunID) {
-    known(service).failing = nil
+    known[service]?.failing = nil
     // A state directory that is refused gets no copies either.
     guard shell.store.hasDirectory else { return }
     settled.append(Blessing(service: service, run: run))
@@ -244,14 +245,14 @@ final class ChangeTable {
       guard let spec = shell.fleet.spec(of: one.service), let start = shell.runs.beginning(of: one.run, now) else {
         return nil
       }
-      let known = known(one.service)
+      let known = known[one.service]
       let disabled = shell.fleet.machine(of: one.service)?.phase.run?.disabled ?? []
       let off = spec.process.plugins.filter { disabled.contains($0.name) }
       var look = look(at: spec, plugins: spec.process.plugins)
       if let pid = shell.runs.runs[one.run]?.pid, pid > 0 { look.libraries = .process(pid) }
       return Job(
         service: one.service, copies: copies(of: spec.name), look: look, declared: spec.declaredFiles,
-        before: known.beforeRun == one.run ? known.before : [], unread: Set(off.flatMap(\.paths)),
+        before: known.flatMap { $0.beforeRun == one.run ? $0.before : nil } ?? [], unread: Set(off.flatMap(\.paths)),
         unseen: Set(off.flatMap(\.goodCopy)), compared: spec.process.plugins.flatMap(\.goodCopy), start: start,
         now: now.wall.nanoseconds)
     }
@@ -277,8 +278,7 @@ final class ChangeTable {
       guard let self else { return }
       isBlessing = false
       for (service, why, sights) in results {
-        guard let known = known[service] else { continue }
-        known.untaken = why
+        if !why.isEmpty, shell.names[service] != nil { known(service).untaken = why } else { known[service]?.untaken = why }
         if !sights.isEmpty { seen(sights, of: service) }
       }
       blessNext()

@@ -36,10 +36,10 @@ final class GroupTable {
     var limits: [GroupLimits?] = [nil, nil]
     /// What is wanted now.
     var wanted: GroupLimits
-    /// Limits that are not in force, and why.
-    var faults: [String] = []
   }
   private var places: [ServiceName: Place] = [:]
+  /// Limits that are not in force, and why. Not in the places: a long list asks for every service, and most have none.
+  private var faults: [ServiceName: [String]] = [:]
   /// Services whose next group is to be made when there is time.
   private var toPrepare: [ServiceName] = []
   /// Groups that were not empty yet when they were to go.
@@ -77,7 +77,7 @@ final class GroupTable {
     place.prepared = false
     place.reusable[index] = false
     let name = Self.name(spec.name, index)
-    if place.limits[index] != limits { limit(name, index, &place) }
+    if place.limits[index] != limits { limit(spec.name, index, &place) }
     groups.mark(name, run)
     place.current = index
     toPrepare.append(spec.name)
@@ -105,7 +105,7 @@ final class GroupTable {
   private func prepare(_ service: ServiceName, _ index: Int, _ place: inout Place) throws(SystemError) {
     let name = Self.name(service, index)
     if place.reusable[index], groups.canBeUsedAgain(name) {
-      if place.limits[index] != place.wanted { limit(name, index, &place) }
+      if place.limits[index] != place.wanted { limit(service, index, &place) }
       return
     }
     let obstacle = groups.removal(name)
@@ -116,12 +116,13 @@ final class GroupTable {
     }
     try groups.make(name)
     place.limits[index] = GroupLimits()
-    if !place.wanted.isEmpty { limit(name, index, &place) }
+    if !place.wanted.isEmpty { limit(service, index, &place) }
   }
 
-  private func limit(_ name: String, _ index: Int, _ place: inout Place) {
+  private func limit(_ service: ServiceName, _ index: Int, _ place: inout Place) {
     if place.wanted.cpuWeight != nil { groups.enable([.cpu]) }
-    place.faults = groups.limit(name, to: place.wanted, before: place.limits[index])
+    let faults = groups.limit(Self.name(service, index), to: place.wanted, before: place.limits[index])
+    self.faults[service] = faults.isEmpty ? nil : faults
     place.limits[index] = place.wanted
   }
 
@@ -146,19 +147,17 @@ final class GroupTable {
   func apply(_ spec: ServiceSpec) {
     guard var place = places[spec.name], place.wanted != spec.process.groupLimits else { return }
     place.wanted = spec.process.groupLimits
-    limit(Self.name(spec.name, place.current), place.current, &place)
+    limit(spec.name, place.current, &place)
     let other = 1 - place.current
-    if place.prepared { limit(Self.name(spec.name, other), other, &place) }
+    if place.prepared { limit(spec.name, other, &place) }
     places[spec.name] = place
   }
 
-  func faults(of service: ServiceName) -> [String] {
-    // Not the whole place, for every service of a long list.
-    places.index(forKey: service).map { places.values[$0].faults } ?? []
-  }
+  func faults(of service: ServiceName) -> [String] { faults[service] ?? [] }
 
   func forget(_ service: ServiceName) {
     guard places.removeValue(forKey: service) != nil else { return }
+    faults[service] = nil
     for index in 0...1 { discard(Self.name(service, index)) }
   }
 
@@ -194,7 +193,7 @@ final class GroupTable {
       place.current = index
       place.wanted = spec.process.groupLimits
       // Whatever was in force when it was born, or has been lost since.
-      limit(name, index, &place)
+      limit(spec.name, index, &place)
       places[spec.name] = place
       toPrepare.append(spec.name)
     }

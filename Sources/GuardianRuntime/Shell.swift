@@ -1056,21 +1056,21 @@ final class Shell {
     for name in names {
       if brief, let well = fleet.id(named: name).flatMap({ fleet.allIsWell(with: $0, now: now) }) {
         list.addWell(name.text, uptimeMilliseconds: well.uptimeMilliseconds, restarts: well.restarts)
-      } else if let status = status(of: name, in: fleet, now: now, brief: brief, closely: closely) {
+      } else if let id = fleet.id(named: name) {
+        var status = fleet.status(of: id, now: now, brief: brief)
+        // A table has room for none of it.
+        if !brief { complete(&status, of: name, id, in: fleet, closely: closely) }
         list.add(status)
+      } else if let why = definitions.broken[name] {
+        list.add(Definitions.status(ofBroken: name, why))
       }
     }
   }
 
-  private func status(
-    of name: ServiceName, in fleet: Fleet, now: Now, brief: Bool, closely: Bool
-  ) -> ServiceStatus? {
-    guard let id = fleet.id(named: name) else {
-      return definitions.broken[name].map { Definitions.status(ofBroken: name, $0) }
-    }
-    var status = fleet.status(of: id, now: now, brief: brief)
-    // A table has room for none of what follows.
-    if brief { return status }
+  /// What the fleet does not know of a service.
+  private func complete(
+    _ status: inout ServiceStatus, of name: ServiceName, _ id: ServiceID, in fleet: Fleet, closely: Bool
+  ) {
     if let facts = runs.facts[id] {
       status.log = facts.log
       status.statusText = facts.statusText
@@ -1100,7 +1100,6 @@ final class Shell {
     if let why = watches.obstacle(id) {
       status.notes.append("its program is not watched, a change is noticed by a reload and a trial: \(why)")
     }
-    return status
   }
 
   func isBroken(_ name: ServiceName) -> [Diagnostic]? { definitions.broken[name] }

@@ -22,14 +22,18 @@ final class Daemon {
   /// Called ten times a second while an answer is waited for.
   var idle: (() -> Void)?
   var frames = FrameBuffer(limit: 16 << 20)
-  private var buffer = [UInt8](repeating: 0, count: 64 << 10)
+  /// Left as it is found: filling it with zeros would touch all its pages for an answer of a few hundred bytes.
+  private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 64 << 10, alignment: 1)
   let path: String
 
   private init(socket: CInt, path: String) {
     self.socket = socket
     self.path = path
   }
-  deinit { close(socket) }
+  deinit {
+    close(socket)
+    buffer.deallocate()
+  }
 
   /// The first guardian of `target` that answers.
   static func connect(to target: Invocation.Target) throws(Fault) -> Daemon {
@@ -129,7 +133,7 @@ final class Daemon {
 
   /// The next reply to `request` among what has been received; nil: there is none yet.
   func received(_ request: ControlRequest) throws(Fault) -> (body: ReplyBody, continues: Bool)? {
-    let decoded: Result<(body: ReplyBody, continues: Bool), ReplyFault>?
+    let decoded: Answer<(body: ReplyBody, continues: Bool), ReplyFault>?
     do throws(FrameBuffer.Fault) {
       decoded = try frames.next { decodeReply($0, to: request) }
     } catch {
@@ -183,7 +187,7 @@ final class Daemon {
   /// The services of a list as bytes of JSON, appended to `out`; the exit status that they stand for, or a refusal.
   func listedServices(
     _ request: ControlRequest, patience: Int32?, into out: inout [UInt8]
-  ) throws(Fault) -> Result<Int32, ControlError> {
+  ) throws(Fault) -> Answer<Int32, ControlError> {
     var worst: Int32 = 0
     while true {
       let next: Chunk?
@@ -217,7 +221,7 @@ final class Daemon {
   }
   private enum Chunk {
     case spliced(SplicedList)
-    case decoded(Result<(body: ReplyBody, continues: Bool), ReplyFault>)
+    case decoded(Answer<(body: ReplyBody, continues: Bool), ReplyFault>)
   }
 
   func reply(to request: ControlRequest, patience: Int32?) throws(Fault) -> ReplyBody {
@@ -241,11 +245,9 @@ final class Daemon {
         if rest <= slice { throw .unreachable("guardian at \(path) has not answered for \(patience ?? 0) s") }
       }
     }
-    let count = buffer.withUnsafeMutableBytes { room in
-      retrying { Int32(recv(socket, room.baseAddress, room.count, 0)) }
-    }
+    let count = retrying { Int32(recv(socket, buffer.baseAddress, buffer.count, 0)) }
     if count > 0 {
-      buffer.withUnsafeBytes { frames.append(UnsafeRawBufferPointer(rebasing: $0[..<Int(count)])) }
+      frames.append(UnsafeRawBufferPointer(rebasing: buffer[..<Int(count)]))
     } else if count == 0 {
       throw .unreachable("guardian closed the connection before it had answered")
     } else {

@@ -398,12 +398,12 @@ struct LogReader {
 
 extension Program {
   /// One service, in full.
-  private func ask(_ name: String, _ invocation: Invocation) throws(Daemon.Fault) -> Result<ServiceStatus, ControlError>
+  private func ask(_ name: String, _ invocation: Invocation) throws(Daemon.Fault) -> Answer<ServiceStatus, ControlError>
   {
     let daemon = try Daemon.connect(to: invocation.target)
     let list = ControlRequest.list(names: [name], brief: false)
     try daemon.send([ControlCall(list, more: true)])
-    var answer: Result<ServiceStatus, ControlError> = .failure(.noSuchService(name: name))
+    var answer: Answer<ServiceStatus, ControlError> = .failure(.noSuchService(name: name))
     try daemon.replies(to: list, patience: 10) { body in
       if case .services(let services, _) = body, let service = services.first { answer = .success(service) }
       if case .error(let error) = body { answer = .failure(error) }

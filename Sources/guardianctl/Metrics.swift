@@ -103,11 +103,11 @@ private struct MetricsFile {
 
 extension Daemon {
   /// All metrics, or a refusal.
-  func metrics(patience: Int32) throws(Fault) -> Result<[MetricSample], ControlError> {
+  func metrics(patience: Int32) throws(Fault) -> Answer<[MetricSample], ControlError> {
     try send([ControlCall(.metrics, more: true)])
     var samples: [MetricSample] = []
     while true {
-      let next: Result<(samples: [MetricSample], continues: Bool), ReplyFault>?
+      let next: Answer<(samples: [MetricSample], continues: Bool), ReplyFault>?
       var refusal: ControlError?
       do throws(FrameBuffer.Fault) {
         next = try frames.next { bytes in

@@ -30,7 +30,7 @@ extension Program {
 
   static func choose(
     _ invocation: Invocation, _ daemon: Daemon, patience: Int32
-  ) throws(Daemon.Fault) -> Result<Selection.Chosen, ControlError> {
+  ) throws(Daemon.Fault) -> Answer<Selection.Chosen, ControlError> {
     if !invocation.needsChoice {
       var chosen = Selection.Chosen()
       chosen.names = invocation.names
@@ -69,7 +69,7 @@ extension Daemon {
   /// - Parameter names: Nil: all.
   func list(
     _ names: [String]?, brief: Bool, patience: Int32
-  ) throws(Fault) -> Result<Listed, ControlError> {
+  ) throws(Fault) -> Answer<Listed, ControlError> {
     var listed = Listed()
     var rest = names?[...]
     repeat {

@@ -10,7 +10,7 @@ struct Follower {
   /// - Parameter names: Of these services; of all, where there are too many to name.
   static func begin(
     _ target: Invocation.Target, names: [String], patience: Int32
-  ) throws(Daemon.Fault) -> Result<Follower, ControlError> {
+  ) throws(Daemon.Fault) -> Answer<Follower, ControlError> {
     let request = ControlRequest.events(EventsRequest(names: names.count > 200 ? [] : names, follow: true))
     let follower = Follower(daemon: try Daemon.connect(to: target), request: request)
     try follower.daemon.send([ControlCall(request, more: true)])

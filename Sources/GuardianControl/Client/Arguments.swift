@@ -203,7 +203,7 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
     }
     let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
     let name = String(parts.first ?? "")
-    guard let option = Option(rawValue: name) else {
+    guard let option = Option.named(name) else {
       throw UsageFault(
         text: "unknown option '\(printable(name))'" + suggestion(name, among: Option.allCases.map(\.rawValue)))
     }
@@ -225,7 +225,7 @@ private func parse(_ arguments: [String]) throws(UsageFault) -> ParsedArguments 
 
   var invocation = Invocation()
   if let word = words.first {
-    guard let verb = Verb(rawValue: word) else {
+    guard let verb = Verb.named(word) else {
       throw UsageFault(
         text: "unknown verb '\(printable(word))'" + suggestion(word, among: Verb.allCases.map(\.rawValue)))
     }

@@ -55,7 +55,7 @@ package struct Completion: Hashable, Sendable {
       } else if onlyWords || !word.hasPrefix("-") || word == "-" {
         if verb != nil {
           names.append(word)
-        } else if let known = Verb(rawValue: word) {
+        } else if let known = Verb.named(word) {
           verb = known
         } else {
           return  // of an unknown verb nothing is known
@@ -64,7 +64,7 @@ package struct Completion: Hashable, Sendable {
         onlyWords = true
       } else {
         let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let option = Option(rawValue: String(parts[0])) else { continue }
+        guard let option = Option.named(String(parts[0])) else { continue }
         if option == .explain { isExplained = true }
         if parts.count > 1 {
           note(option, String(parts[1]))
@@ -83,7 +83,7 @@ package struct Completion: Hashable, Sendable {
     }
     if let option = pending { return value(of: option, verb) }
     if last.hasPrefix("-"), !onlyWords {
-      if let equals = last.firstIndex(of: "="), let option = Option(rawValue: String(last[..<equals])),
+      if let equals = last.firstIndex(of: "="), let option = Option.named(String(last[..<equals])),
         option.value != nil
       {
         prefix = last[...equals].description

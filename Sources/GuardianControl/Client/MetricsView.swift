@@ -4,8 +4,8 @@ package import GuardianModel
 /// Reads one reply to `Metrics`. Families that this version does not know are passed over.
 package func decodeMetrics(
   _ bytes: UnsafeBufferPointer<UInt8>
-) -> Result<(samples: [MetricSample], continues: Bool), ReplyFault> {
-  let decoded = withJSON(bytes) { root -> Result<(samples: [MetricSample], continues: Bool), ReplyFault> in
+) -> Answer<(samples: [MetricSample], continues: Bool), ReplyFault> {
+  let decoded = withJSON(bytes) { root -> Answer<(samples: [MetricSample], continues: Bool), ReplyFault> in
     guard let list = root["parameters"]?["metrics"], list.isArray else {
       return .failure(ReplyFault(reason: "an answer without metrics"))
     }

@@ -35,8 +35,8 @@ package struct ReplyFault: Error, Hashable, Sendable {
 /// Decodes a reply to `request`. Members that this version does not know are passed over.
 package func decodeReply(
   _ bytes: UnsafeBufferPointer<UInt8>, to request: ControlRequest
-) -> Result<(body: ReplyBody, continues: Bool), ReplyFault> {
-  let decoded = withJSON(bytes) { root -> Result<(body: ReplyBody, continues: Bool), ReplyFault> in
+) -> Answer<(body: ReplyBody, continues: Bool), ReplyFault> {
+  let decoded = withJSON(bytes) { root -> Answer<(body: ReplyBody, continues: Bool), ReplyFault> in
     do throws(ReplyFault) {
       guard root.isObject else { throw ReplyFault(reason: "a reply that is no object") }
       if let name = root["error"]?.string {
@@ -57,8 +57,8 @@ package func decodeReply(
 }
 
 /// What `guardian --plan NAME` prints.
-package func decodePlan(_ bytes: UnsafeBufferPointer<UInt8>) -> Result<Plan, ReplyFault> {
-  let decoded = withJSON(bytes) { root -> Result<Plan, ReplyFault> in
+package func decodePlan(_ bytes: UnsafeBufferPointer<UInt8>) -> Answer<Plan, ReplyFault> {
+  let decoded = withJSON(bytes) { root -> Answer<Plan, ReplyFault> in
     do throws(ReplyFault) {
       return .success(try plan(root))
     } catch {
@@ -199,7 +199,7 @@ private enum Member: String, CaseIterable {
     stopped_by
   case fallback, stands_in_for, switches, notes
 }
-private let members = Member.allCases.map { (member: $0, key: $0.rawValue.utf8CString) }
+private let members = Member.allCases
 
 /// One element of a brief list; nil for what is none.
 func decodeBriefService(_ bytes: UnsafeBufferPointer<UInt8>) -> ServiceStatus? {
@@ -227,7 +227,7 @@ private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) 
     var found = expected
     var known = false
     for _ in 0..<members.count {
-      if members[found].key.withUnsafeBufferPointer({ $0.baseAddress.map { strcmp($0, key) == 0 } ?? false }) {
+      if members[found].rawValue.withCString({ strcmp($0, key) == 0 }) {
         known = true
         break
       }
@@ -235,7 +235,7 @@ private func decodeService(_ object: JSONValue, brief: Bool) throws(ReplyFault) 
     }
     if !known || value.isNull { return }
     expected = found + 1 == members.count ? 0 : found + 1
-    switch members[found].member {
+    switch members[found] {
     case .name:
       s.name = try text(value, "name")
       seen.name = true

@@ -165,6 +165,10 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime?, style: Style) -> [
   func add(_ label: String, _ value: String, _ ink: Style.Ink = .plain) {
     if !value.isEmpty { lines.append((label, printable(value), ink)) }
   }
+  // `joined` of the library is dear the first time, and most services have nothing to join.
+  func add(_ label: String, _ values: [String], _ ink: Style.Ink = .plain, after lead: String = "") {
+    if !values.isEmpty { add(label, lead + values.joined(separator: ", "), ink) }
+  }
   func ago(_ time: WallTime) -> String {
     guard let now else { return "" }
     let passed = (now.nanoseconds.subtractingSaturating(time.nanoseconds)) / 1_000_000
@@ -203,12 +207,12 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime?, style: Style) -> [
     add("Next", "\(next.action) in \(shortTime(milliseconds: next.inMilliseconds)), at \(clock(next.at))")
   }
   add("Clears", s.clears)
-  add("Requires", s.requires.joined(separator: ", "))
-  add("After", s.after.joined(separator: ", "))
-  add("Groups", s.groups.joined(separator: ", "))
-  if !s.disabledPlugins.isEmpty { add("Plugins off", s.disabledPlugins.joined(separator: ", "), .doubtful) }
+  add("Requires", s.requires)
+  add("After", s.after)
+  add("Groups", s.groups)
+  add("Plugins off", s.disabledPlugins, .doubtful)
   if s.phase == .quarantined || s.phase == .waiting, let fallback = s.fallback { add("Fallback", fallback) }
-  add("Stands in", s.standsInFor.isEmpty ? "" : "for " + s.standsInFor.joined(separator: ", "))
+  add("Stands in", s.standsInFor, after: "for ")
   for one in s.switches {
     let until = one.until.map { ", until \(clock($0))" } ?? ""
     add("Switched off", "\(one.what)\(until): \(one.reason) (switches.d/\(one.file))", .doubtful)
@@ -242,7 +246,7 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime?, style: Style) -> [
   for (index, part) in wrap(title, width: style.width).enumerated() {
     // The name is strong, as far as it is in the first line.
     if index == 0, part.hasPrefix(name) {
-      out += (style.paint(name, .strong) + part.dropFirst(name.count) + "\n").utf8
+      out += "\(style.paint(name, .strong))\(part.dropFirst(name.count))\n".utf8
     } else {
       out += "\(part)\n".utf8
     }
@@ -262,7 +266,7 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime?, style: Style) -> [
 /// `2026-03-01 12:00:00 UTC`.
 private func clock(_ time: WallTime) -> String {
   let text = time.rfc3339
-  return text.prefix(10) + " " + text.dropFirst(11).prefix(8) + " UTC"
+  return "\(text.prefix(10)) \(text.dropFirst(11).prefix(8)) UTC"
 }
 
 /// The list of `plan`.
