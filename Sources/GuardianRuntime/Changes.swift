@@ -278,7 +278,11 @@ final class ChangeTable {
       guard let self else { return }
       isBlessing = false
       for (service, why, sights) in results {
-        if !why.isEmpty, shell.names[service] != nil { known(service).untaken = why } else { known[service]?.untaken = why }
+        if !why.isEmpty, shell.names[service] != nil {
+          known(service).untaken = why
+        } else {
+          known[service]?.untaken = why
+        }
         if !sights.isEmpty { seen(sights, of: service) }
       }
       blessNext()
