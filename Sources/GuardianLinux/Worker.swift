@@ -43,6 +43,9 @@ package final class Worker {
     pthread_detach(thread)
   }
 
+  /// No job waits, is under way, or has come to a result that was not heard.
+  package var isIdle: Bool { waiting.isEmpty }
+
   /// Runs `job` on the thread and then `done` on the loop.
   ///
   /// - Returns: False, and nothing happens, if too many jobs are waiting.

@@ -262,7 +262,7 @@ final class Shell {
       heapIsUntidy = false
       Heap.giveBack()
     }
-    guard codeIsLoaded, !(groups?.hasWork ?? false) else { return }
+    guard codeIsLoaded, worker.isIdle, !(groups?.hasWork ?? false) else { return }
     let quiet = SystemClocks.monotonic() + Self.quietTime
     guard fleet.nextDeadline.monotonic.map({ $0 > quiet }) ?? true else { return }
     codeIsLoaded = false
