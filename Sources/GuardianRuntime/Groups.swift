@@ -25,17 +25,35 @@ struct RunGroup {
 final class GroupTable {
   let groups: ControlGroups
 
+  /// One of a service's two groups.
+  private struct Half {
+    /// Its last run is over.
+    var reusable = false
+    private var isKnown = false
+    @Rare private var some: GroupLimits?
+    /// What it has been told. Nil: not known. Mostly it is nothing, which takes no room.
+    var limits: GroupLimits? {
+      get { isKnown ? some ?? GroupLimits() : nil }
+      set {
+        isKnown = newValue != nil
+        some = newValue.flatMap { $0.isEmpty ? nil : $0 }
+      }
+    }
+  }
   private struct Place {
+    var halves: InlineArray<2, Half> = [Half(), Half()]
     /// The group of the run that was started last.
     var current = 1
     /// The other one is ready for a run.
     var prepared = false
-    /// The last run of each is over.
-    var reusable = [false, false]
-    /// What each has been told. Nil: not known.
-    var limits: [GroupLimits?] = [nil, nil]
+    @Rare private var some: GroupLimits?
     /// What is wanted now.
-    var wanted: GroupLimits
+    var wanted: GroupLimits {
+      get { some ?? GroupLimits() }
+      set { some = newValue.isEmpty ? nil : newValue }
+    }
+
+    init(wanted: GroupLimits) { self.wanted = wanted }
   }
   private var places: [ServiceName: Place] = [:]
   /// Limits that are not in force, and why. Not in the places: a long list asks for every service, and most have none.
@@ -75,9 +93,9 @@ final class GroupTable {
     let index = 1 - place.current
     if !place.prepared { try prepare(spec.name, index, &place) }
     place.prepared = false
-    place.reusable[index] = false
+    place.halves[index].reusable = false
     let name = Self.name(spec.name, index)
-    if place.limits[index] != limits { limit(spec.name, index, &place) }
+    if place.halves[index].limits != limits { limit(spec.name, index, &place) }
     groups.mark(name, run)
     place.current = index
     toPrepare.append(spec.name)
@@ -88,7 +106,7 @@ final class GroupTable {
   func remake(_ group: RunGroup, of service: ServiceName, _ run: RunID) throws(SystemError) {
     guard var place = places[service] else { return }
     defer { places[service] = place }
-    place.reusable[place.current] = false
+    place.halves[place.current].reusable = false
     try prepare(service, place.current, &place)
     groups.mark(group.name, run)
   }
@@ -96,7 +114,7 @@ final class GroupTable {
   /// The run of this group is over, and nobody is left of it.
   func emptied(_ group: RunGroup, of service: ServiceName) {
     guard let index = (0...1).first(where: { Self.name(service, $0) == group.name }) else { return }
-    places[service]?.reusable[index] = true
+    places[service]?.halves[index].reusable = true
   }
 
   /// One as it was made, with the limits that are wanted: mostly a new one, since the kernel's account and what it was told
@@ -104,8 +122,8 @@ final class GroupTable {
   /// group's count of kills with that of the group of the parent.)
   private func prepare(_ service: ServiceName, _ index: Int, _ place: inout Place) throws(SystemError) {
     let name = Self.name(service, index)
-    if place.reusable[index], groups.canBeUsedAgain(name) {
-      if place.limits[index] != place.wanted { limit(service, index, &place) }
+    if place.halves[index].reusable, groups.canBeUsedAgain(name) {
+      if place.halves[index].limits != place.wanted { limit(service, index, &place) }
       return
     }
     let obstacle = groups.removal(name)
@@ -115,15 +133,15 @@ final class GroupTable {
       throw SystemError("use the control group", name, errno: obstacle)
     }
     try groups.make(name)
-    place.limits[index] = GroupLimits()
+    place.halves[index].limits = GroupLimits()
     if !place.wanted.isEmpty { limit(service, index, &place) }
   }
 
   private func limit(_ service: ServiceName, _ index: Int, _ place: inout Place) {
     if place.wanted.cpuWeight != nil { groups.enable([.cpu]) }
-    let faults = groups.limit(Self.name(service, index), to: place.wanted, before: place.limits[index])
+    let faults = groups.limit(Self.name(service, index), to: place.wanted, before: place.halves[index].limits)
     self.faults[service] = faults.isEmpty ? nil : faults
-    place.limits[index] = place.wanted
+    place.halves[index].limits = place.wanted
   }
 
   /// Has work that can wait, and does not.
