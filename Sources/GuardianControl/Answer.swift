@@ -5,6 +5,9 @@
 package enum Answer<Value, Fault> {
   case success(Value)
   case failure(Fault)
+
+  /// Nil where it is not to be had.
+  package var value: Value? { if case .success(let value) = self { value } else { nil } }
 }
 
 extension CaseIterable where Self: RawRepresentable, RawValue == String {

@@ -100,7 +100,7 @@ import Testing
     let parsed = Array(output.utf8).withUnsafeBufferPointer {
       withJSON($0) { $0.isObject && $0["schema"]?.integer == 1 }
     }
-    return (try? parsed.get()) == true
+    return parsed.value == true
   }
   private func hasError(_ output: String) -> Bool {
     let parsed = Array(output.utf8).withUnsafeBufferPointer { bytes in
@@ -109,7 +109,7 @@ import Testing
         return !(error["name"]?.string ?? "").isEmpty && !(error["message"]?.string ?? "").isEmpty
       }
     }
-    return (try? parsed.get()) == true
+    return parsed.value == true
   }
 
   @Test(arguments: Verb.allCases)
