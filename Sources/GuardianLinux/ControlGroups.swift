@@ -328,7 +328,18 @@ package final class ControlGroups {
   }
 
   /// Nil where there is no such group.
-  package func state(_ name: String) -> State? { read(name + "/cgroup.events").map { Self.state(in: $0) } }
+  package func state(_ name: String) -> State? {
+    let descriptor = openat(base.number, name + "/cgroup.events", O_RDONLY | O_CLOEXEC)
+    guard descriptor >= 0 else { return nil }
+    defer { close(descriptor) }
+    // Two lines, which the kernel shows whole in one read.
+    var count = 0
+    let text = [UInt8](unsafeUninitializedCapacity: 256) { room, initialized in
+      repeat { count = Glibc.read(descriptor, room.baseAddress, room.count) } while count < 0 && errno == EINTR
+      initialized = max(count, 0)
+    }
+    return count < 0 ? nil : Self.state(in: text)
+  }
 
   static func state(in text: [UInt8]) -> State {
     // What cannot be read is not taken for empty.

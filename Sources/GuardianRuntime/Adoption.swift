@@ -179,7 +179,7 @@ extension RunTable {
       run.child?.group = shell.groups?.claim(run.id, of: spec, main: nil)
       run.stage = .draining
       enter(run)
-      if run.child?.isEmpty(run.child?.remaining(in: survivors.landscape) ?? 0) ?? true { return emptied(run) }
+      if run.child?.remaining(in: survivors.landscape).isEmpty ?? true { return emptied(run) }
       shell.post(
         service, .adopted(run.id, pid: leader.pid, startTicks: leader.startTicks, readinessKnown: false))
       return drain(run)
@@ -238,9 +238,9 @@ extension RunTable {
     run.child?.group = shell.groups?.claim(run.id, of: run.request.spec, main: nil)
     run.stage = .draining
     enter(run)
-    let leftovers = run.child?.remaining(in: landscape) ?? 0
-    shell.post(run.service, .ended(run.id, Death(.unseen, leftovers: leftovers)))
-    if run.child?.isEmpty(leftovers) ?? true { return emptied(run) }
+    let remaining = run.child?.remaining(in: landscape)
+    shell.post(run.service, .ended(run.id, Death(.unseen, leftovers: remaining?.count ?? 0)))
+    if remaining?.isEmpty ?? true { return emptied(run) }
     drain(run)
   }
 

@@ -301,7 +301,7 @@ final class CheckTable {
     guard let helper = byPid.removeValue(forKey: end.pid) else { return false }
     helper.child.mainEnded()
     // What it has left has come to guardian.
-    if helper.child.remaining(orphans) > 0 { helper.child.signalSet(.kill, orphans: shell.orphans) }
+    if helper.child.remaining(orphans).count > 0 { helper.child.signalSet(.kill, orphans: shell.orphans) }
     if end.status != .code(0), !helper.dismissed {
       let how = HookResult.failed(end.status).description
       shell.log.note(.warning, "\(Self.name) \(how); it is started again when it is needed")

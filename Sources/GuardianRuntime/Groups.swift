@@ -11,6 +11,10 @@ struct RunGroup {
 
   var isPopulated: Bool { groups.state(name)?.populated ?? false }
 
+  /// Whose it is, once its main process is born: a start need not wait for that. Whoever comes after a guardian that was
+  /// killed in between finds the group by that process.
+  func mark(_ run: RunID) { groups.mark(name, run) }
+
   /// Everybody alive in it but `gone`, who has ended.
   func living(but gone: Int32?) -> [Int32] {
     groups.processes(name).filter { pid in
@@ -85,7 +89,7 @@ final class GroupTable {
   // MARK: Starting
 
   /// The group for a run that is about to be started.
-  func take(for spec: ServiceSpec, _ run: RunID) throws(SystemError) -> RunGroup {
+  func take(for spec: ServiceSpec) throws(SystemError) -> RunGroup {
     let limits = spec.process.groupLimits
     var place = places[spec.name] ?? Place(wanted: limits)
     defer { places[spec.name] = place }
@@ -96,19 +100,17 @@ final class GroupTable {
     place.halves[index].reusable = false
     let name = Self.name(spec.name, index)
     if place.halves[index].limits != limits { limit(spec.name, index, &place) }
-    groups.mark(name, run)
     place.current = index
     toPrepare.append(spec.name)
     return RunGroup(groups: groups, name: name)
   }
 
   /// After the kernel has refused a group: somebody may have removed it, or have put others into it.
-  func remake(_ group: RunGroup, of service: ServiceName, _ run: RunID) throws(SystemError) {
+  func remake(_ group: RunGroup, of service: ServiceName) throws(SystemError) {
     guard var place = places[service] else { return }
     defer { places[service] = place }
     place.halves[place.current].reusable = false
     try prepare(service, place.current, &place)
-    groups.mark(group.name, run)
   }
 
   /// The run of this group is over, and nobody is left of it.

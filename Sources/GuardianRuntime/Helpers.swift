@@ -154,7 +154,7 @@ final class HelperTable {
   func ended(_ end: ChildReaper.Ended, orphans: () -> Orphans) -> Bool {
     guard let helper = helpers.removeValue(forKey: end.pid) else { return false }
     helper.child?.mainEnded()
-    if helper.child?.remaining(orphans) ?? 0 > 0 { helper.child?.signalSet(.kill, orphans: shell.orphans) }
+    if helper.child?.remaining(orphans).count ?? 0 > 0 { helper.child?.signalSet(.kill, orphans: shell.orphans) }
     helper.status = end.status
     // What it has printed is in the pipe by now.
     hear(helper)

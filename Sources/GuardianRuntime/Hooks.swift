@@ -156,7 +156,7 @@ final class HookTable {
     if let group = hook.child?.group {
       if group.isPopulated { hook.child?.signalSet(.kill, orphans: shell.orphans) }
       shell.groups?.discard(group.name)
-    } else if hook.child?.remaining(orphans) ?? 0 > 0 {
+    } else if hook.child?.remaining(orphans).count ?? 0 > 0 {
       hook.child?.signalSet(.kill, orphans: shell.orphans)
     }
     let result: HookResult =

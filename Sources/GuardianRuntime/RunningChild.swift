@@ -171,22 +171,29 @@ final class RunningChild {
   /// The main process has not ended.
   var isAlive: Bool { mainLives }
 
+  /// Who is left besides a main process that has ended.
+  struct Remaining {
+    /// How many are alive.
+    var count: Int
+    /// Nothing is left. A group says so itself, which may be a moment after the last of its processes was seen to end.
+    var isEmpty: Bool
+  }
+
+  func remaining(_ orphans: () -> Orphans) -> Remaining {
+    remaining { set.members(orphans(), mainLives: leaderLives).count }
+  }
   /// The same for what was adopted, by a look that serves several.
-  func remaining(in landscape: Landscape) -> Int { remainingInGroup ?? set.members(in: landscape).count }
+  func remaining(in landscape: Landscape) -> Remaining { remaining { set.members(in: landscape).count } }
 
-  /// How many are alive besides a main process that has ended.
-  func remaining(_ orphans: () -> Orphans) -> Int {
-    remainingInGroup ?? set.members(orphans(), mainLives: leaderLives).count
+  private func remaining(withoutGroup: () -> Int) -> Remaining {
+    guard let group else {
+      let count = withoutGroup()
+      return Remaining(count: count, isEmpty: count == 0)
+    }
+    guard group.isPopulated else { return Remaining(count: 0, isEmpty: true) }
+    let count = group.living(but: mainLives ? nil : pid).count
+    return Remaining(count: count, isEmpty: count == 0 && !group.isPopulated)
   }
-
-  private var remainingInGroup: Int? {
-    group.map { group in group.isPopulated ? group.living(but: mainLives ? nil : pid).count : 0 }
-  }
-
-  /// Nothing is left. A group says so itself, which may be a moment after the last of its processes was seen to end.
-  ///
-  /// - Parameter remaining: As it was just counted.
-  func isEmpty(_ remaining: Int) -> Bool { remaining == 0 && !(group?.isPopulated ?? false) }
 
   /// A few of those who are left, as they are now: for people.
   func looks(_ orphans: () -> Orphans) -> [ProcessLook] {

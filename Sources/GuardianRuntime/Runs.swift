@@ -410,7 +410,7 @@ final class RunTable {
     of table: GroupTable, _ run: Run, _ spawn: inout SpawnRequest
   ) throws(SystemError) -> SpawnOutcome {
     let spec = run.request.spec
-    let group = try table.take(for: spec, run.id)
+    let group = try table.take(for: spec)
     run.group = group
     run.groupOomKills = group.groups.oomKills(group.name)
     for round in 0...1 {
@@ -420,7 +420,7 @@ final class RunTable {
       } catch {
         // Somebody has taken it away.
         guard error.errno == ENOENT, round == 0 else { throw error }
-        try table.remake(group, of: spec.name, run.id)
+        try table.remake(group, of: spec.name)
         opened = try group.groups.open(group.name)
       }
       let place = opened
@@ -430,14 +430,18 @@ final class RunTable {
       _ = consume place
       let failure: SpawnFailure
       switch consume outcome {
-      case .started(let child): return .started(child)
-      case .pending(let pending): return .pending(pending)
+      case .started(let child):
+        group.mark(run.id)
+        return .started(child)
+      case .pending(let pending):
+        group.mark(run.id)
+        return .pending(pending)
       case .failed(let why): failure = why
       }
       guard failure.stage == .clone else { return .failed(failure) }
       switch failure.errno {
       case ENODEV, ENOENT, EBUSY:
-        if round == 0 { try table.remake(group, of: spec.name, run.id) }
+        if round == 0 { try table.remake(group, of: spec.name) }
       case EACCES, EPERM, EOPNOTSUPP, ENOSYS, EINVAL:
         // Better without a group than not at all; the weaker guarantee is shown.
         shell.giveUpGroups("\(spec.name) cannot be born in \(group.name): \(failure.sentence)")
@@ -601,7 +605,8 @@ final class RunTable {
     run.letGoOfStream()
     run.stage = .draining
     run.child?.mainEnded()
-    let leftovers = run.child?.remaining(orphans) ?? 0
+    let remaining = run.child?.remaining(orphans)
+    let leftovers = remaining?.count ?? 0
     var death = Death(end.status, traced: run.isTraced, leftovers: leftovers)
     if case .signal(.kill, _) = end.status, !run.sentKill { death.oom = outOfMemory(run) }
     facts(of: run.service).remains = EvidenceTable.Remains(
@@ -609,7 +614,7 @@ final class RunTable {
       leftovers: leftovers > 0 ? run.child?.looks(orphans).map(\.naming) ?? [] : [],
       openDescriptors: run.openDescriptors, group: run.group, begunAt: run.begunAt)
     shell.post(run.service, .ended(id, death))
-    if run.child?.isEmpty(leftovers) ?? true {
+    if remaining?.isEmpty ?? true {
       emptied(run)
     } else {
       drain(run)
@@ -703,7 +708,7 @@ final class RunTable {
     let orphans = { found }
     draining.removeAll { id in
       guard let run = runs[id] else { return true }
-      guard let child = run.child, !child.isEmpty(child.remaining(orphans)) else {
+      guard let child = run.child, !child.remaining(orphans).isEmpty else {
         emptied(run)
         return true
       }
