@@ -1,3 +1,4 @@
+import Glibc
 import Testing
 
 extension Programs {
@@ -16,15 +17,19 @@ extension Programs {
 
       """
 
+    private func quoted(_ word: String) -> String {
+      "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
+    }
+
     /// What bash would offer for a line whose words readline has broken as it does.
     private func bash(_ scratch: Scratch, _ line: String, _ words: [String]) async throws -> (
       code: Int32, words: [String], error: String
     ) {
-      let array = words.map { "'\($0)'" }.joined(separator: " ")
+      let array = words.map(quoted).joined(separator: " ")
       let script = """
         set -u; source <('\(Place.products)/guardianctl' completion bash)
         cd '\(scratch.path)'
-        COMP_LINE='\(line)'; COMP_POINT=${#COMP_LINE}; COMP_WORDS=(\(array)); COMP_CWORD=$((${#COMP_WORDS[@]}-1))
+        COMP_LINE=\(quoted(line)); COMP_POINT=${#COMP_LINE}; COMP_WORDS=(\(array)); COMP_CWORD=$((${#COMP_WORDS[@]}-1))
         _guardianctl 2>&1
         printf '%s\\n' "${COMPREPLY[@]}"
         """
@@ -65,38 +70,113 @@ extension Programs {
       #expect(try await offered("plugins web disable ", ["plugins", "web", "disable", ""]) == ["payments", "social"])
       #expect(try await offered("repair web ", ["repair", "web", ""]) == ["drop-cache"])
       #expect(try await offered("stop we*", ["stop", "we*"]) == [])
+      try #require(symlink("run", scratch.path + "/a run") == 0)
+      for place in ["'\(scratch.path)/a run'", "\"\(scratch.path)/a run\"", "\(scratch.path)/a\\ run"] {
+        let quoted = try await bash(
+          scratch, "\(program) --runtime \(place) stop w", [program, "--runtime", place, "stop", "w"])
+        #expect(quoted.words == ["web", "web-static"], "\(place): \(quoted)")
+      }
       #expect(try await offered("check --explain late.b", ["check", "--explain", "late.b"]) == ["late.budget"])
       try Files.write("command: [/bin/true]\n", to: scratch.path + "/draft.yaml")
       #expect(try await offered("check dra", ["check", "dra"]) == ["draft.yaml"])
       try await guardian.stop()
     }
 
+    private static let unpacked = Place.repository + "/.build/programs"
     private static func find(_ shell: String) -> String? {
-      [
-        "/usr/bin/", "/bin/", Place.repository + "/.build/programs/usr/bin/",
-        Place.repository + "/.build/programs/bin/",
-      ]
-      .map { $0 + shell }.first { Files.exists($0) }
+      ["/usr/bin/", "/bin/", unpacked + "/usr/bin/", unpacked + "/bin/"].map { $0 + shell }.first { Files.exists($0) }
+    }
+    /// Where an unpacked shell has its libraries; a shell that is installed has its own.
+    private static func libraries(_ shell: String) -> String {
+      shell.hasPrefix(unpacked) ? "\(unpacked)/usr/lib" : "/usr/lib"
+    }
+
+    private func shop(_ scratch: Scratch) async throws -> Guardian {
+      let guardian = try await Guardian(
+        scratch, services: ["web": Self.shop, "db": "command: [/bin/sleep, \"1000000\"]\nlog: none\n"])
+      try await guardian.wait(for: "web", "runs") { $0["phase"].string == "running" }
+      // A place that has to be quoted.
+      try #require(symlink("run", scratch.path + "/a run") == 0)
+      return guardian
     }
 
     @Test(
-      .enabled(if: find("zsh") != nil, "not shown: there is no zsh on this machine"))
-    func `is a script that zsh reads`() async throws {
+      .enabled(if: find("zsh") != nil, "not shown: there is no zsh on this machine"),
+      .enabled(if: access("/usr/bin/setsid", X_OK) == 0, "setsid gives a program a terminal of its own"))
+    func `completes verbs, options and live names in zsh`() async throws {
       let zsh = try #require(Self.find("zsh"))
-      let answer = try await run([zsh, "-f", "-c", "'\(Place.products)/guardianctl' completion zsh | '\(zsh)' -n"])
-      #expect(answer.error == "", "\(answer)")
+      let scratch = try Scratch()
+      let guardian = try await shop(scratch)
+      let share = zsh.hasPrefix(Self.unpacked) ? "\(Self.unpacked)/usr/share/zsh" : "/usr/share/zsh"
+      try Files.write(
+        """
+        module_path=(\(Self.libraries(zsh))/*/zsh/*(/N))
+        fpath=(\(share)/functions(/N) \(share)/functions/**/*(/N))
+        PATH='\(Place.products)':$PATH; PS1='> '; unsetopt beep
+        autoload -Uz compinit; compinit -D -u
+        source <(guardianctl completion zsh)
+        print -r -- its completion is REA""DY
+
+        """, to: scratch.path + "/rc")
+      let terminal = try OnTerminal(
+        [zsh, "-f", "-i"], width: 200, height: 50, environment: ["TERM": "dumb", "HOME": scratch.path])
+      func see(_ text: String) async throws {
+        do {
+          try await eventually(text, seconds: 20) { terminal.text.contains(text) ? () : nil }
+        } catch {
+          throw Failure("\(error)\n\(terminal.text)")
+        }
+      }
+      terminal.type("source '\(scratch.path)/rc'\n")
+      try await see("its completion is READY")
+      // What comes is what a key has made of the line; ^U empties it.
+      terminal.type("guardianctl rele\t")
+      try await see("guardianctl release ")
+      terminal.type("\u{15}guardianctl stop --unt\t")
+      try await see("stop --until-boot ")
+      terminal.type("\u{15}guardianctl --runtime '\(scratch.path)/a run' stop w\t")
+      try await see("stop web ")
+      terminal.type("\u{15}guardianctl --runtime \"\(scratch.path)/a run\" plugins web disable pay\t")
+      try await see("disable payments ")
+      terminal.type("\u{15}guardianctl --runtime ~/a\\ run status d\t")
+      try await see("status db ")
+      terminal.type("\u{15}exit\n")
+      _ = try await terminal.end()
+      try await guardian.stop()
     }
 
     @Test(
       .enabled(if: find("fish") != nil, "not shown: there is no fish on this machine"))
-    func `offers words in fish`() async throws {
+    func `offers verbs, options and live names in fish`() async throws {
       let fish = try #require(Self.find("fish"))
-      let program = Place.products + "/guardianctl"
-      let answer = try await run([
-        fish, "--no-config", "-c",
-        "set -x PATH \(Place.products) $PATH; \(program) completion fish | source; complete -C 'guardianctl rele'",
-      ])
-      #expect(answer.output.hasPrefix("release"), "\(answer)")
+      let scratch = try Scratch()
+      let guardian = try await shop(scratch)
+      func offered(_ line: String) async throws -> [String] {
+        let program = Place.products + "/guardianctl"
+        let answer = try await run([
+          "/usr/bin/env", "LD_LIBRARY_PATH=\(Self.unpacked)/usr/lib/\(machine())-linux-gnu", "HOME=\(scratch.path)",
+          fish,
+          "--no-config", "-c",
+          "set -x PATH \(Place.products) $PATH; \(program) completion fish | source; complete -C 'guardianctl \(line)'",
+        ])
+        #expect(answer.code == 0 && answer.error == "", "\(answer)")
+        // The word, and behind a tabulator what it is for.
+        return answer.output.split(separator: "\n").map { String($0.prefix { $0 != "\t" }) }.sorted()
+      }
+      let here = "--runtime \(scratch.path)/a\\\\ run"
+      #expect(try await offered("rele") == ["release"])
+      #expect(try await offered("stop --unt") == ["--until-boot"])
+      #expect(try await offered("\(here) stop w") == ["web"])
+      #expect(try await offered("\(here) stop ") == ["@shop", "db", "web"])
+      #expect(try await offered("\(here) plugins web disable ") == ["payments", "social"])
+      try await guardian.stop()
+    }
+
+    /// As Debian's library directories name it.
+    private func machine() -> String {
+      var name = utsname()
+      uname(&name)
+      return withUnsafeBytes(of: &name.machine) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
     }
   }
 }

@@ -211,12 +211,28 @@ package enum CompletionShell: String, CaseIterable, Sendable {
       #"""
       # bash completion for guardianctl, by `guardianctl completion bash`. What may stand next guardianctl itself tells.
       _guardianctl() {
-        local line=${COMP_LINE:0:COMP_POINT} piece=${COMP_WORDS[COMP_CWORD]} word meaning kind=
+        local line=${COMP_LINE:0:COMP_POINT} piece=${COMP_WORDS[COMP_CWORD]} word= meaning kind= quote= begun= c
         local -a words
-        # The line as the user sees it: bash breaks words at '@', ':' and '=' too.
-        IFS=$' \t\n' read -ra words <<<"$line"
-        [[ $line == *[[:space:]] ]] && words+=("")
+        local -i at
+        # The line as the program will see it: bash breaks words at '@', ':' and '=' too, and leaves the quotes.
+        for ((at = 0; at < ${#line}; at++)); do
+          c=${line:at:1}
+          if [[ $c == \\ && $quote != \' ]]; then
+            at+=1 begun=1 word+=${line:at:1}
+          elif [[ -n $quote ]]; then
+            if [[ $c == "$quote" ]]; then quote=; else word+=$c; fi
+          elif [[ $c == [\'\"] ]]; then
+            quote=$c begun=1
+          elif [[ $c != [[:space:]] ]]; then
+            begun=1 word+=$c
+          elif [[ -n $begun ]]; then
+            words+=("$word") word= begun=
+          fi
+        done
+        words+=("$word")
+        words=("${words[@]/#\~\//${HOME-}/}")
         local last=${words[${#words[@]}-1]}
+        piece=${piece//[\'\"\\]/}
         [[ $piece == [@:=]* ]] && piece=${piece:1}
         COMPREPLY=()
         while IFS=$'\t' read -r word meaning; do
@@ -244,8 +260,9 @@ package enum CompletionShell: String, CaseIterable, Sendable {
       # zsh completion for guardianctl, by `guardianctl completion zsh`. What may stand next guardianctl itself tells.
       _guardianctl() {
         local line kind=
-        local -a found
-        for line in "${(@f)$(${words[1]} completion words "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+        local -a found given=("${(@Q)words[1,CURRENT]}")
+        given=("${(@)given/#\~\//${HOME-}/}")
+        for line in "${(@f)$("${given[1]}" completion words "${(@)given[2,-1]}" 2>/dev/null)}"; do
           case $line in
             '') ;;
             :files) kind=files ;;
