@@ -27,12 +27,8 @@ package struct Drill {
     var rules = Forecast.Rules()
     rules.death = request.cause.death
     rules.fault = request.cause.fault
-    if request.cause == .exec {
-      let program = spec.process.command.first ?? ""
-      rules.failure = SpawnFailure(
-        stage: .exec, errno: 8, target: program, sentence: "cannot run \(program): it is no program for this machine")
-    }
-    if case .crashClass(let name) = request.cause { rules.finding = Finding(crashClass: name) }
+    rules.failure = request.cause.failure(of: spec)
+    rules.finding = request.cause.finding
     rules.crashes = min(max(1, request.crashes), DrillCause.mostCrashes)
     rules.endsInQuarantine = true
     rules.waitsForRepairs = request.runsRepairs
@@ -71,7 +67,7 @@ extension DrillCause {
   }
 
   /// What guardian ends it for; nil: it ends by itself.
-  fileprivate var fault: Cause? {
+  var fault: Cause? {
     switch self {
     case .watchdog: .watchdog
     case .startTimeout: .startTimeout
@@ -79,4 +75,15 @@ extension DrillCause {
     case .exit, .signal, .oom, .killed, .exec, .crashClass: nil
     }
   }
+
+  /// Nil unless it does not come to its exec.
+  func failure(of spec: ServiceSpec) -> SpawnFailure? {
+    guard self == .exec else { return nil }
+    let program = spec.process.command.first ?? ""
+    return SpawnFailure(
+      stage: .exec, errno: 8, target: program, sentence: "cannot run \(program): it is no program for this machine")
+  }
+
+  /// What the evidence says of such a death; nil: nothing beyond how it ended.
+  var finding: Finding? { if case .crashClass(let name) = self { Finding(crashClass: name) } else { nil } }
 }

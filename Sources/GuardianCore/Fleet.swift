@@ -64,7 +64,24 @@ package struct Fleet: Sendable {
       case ready(note: String)
       case stopped(note: String)
       case reloaded(note: String, after: Int)
+      case repaired(Repaired)
     }
+  }
+
+  /// What became of repairs that were ordered, as far as that is known.
+  package struct Repaired: Hashable, Sendable {
+    package var note: String
+    /// It is wanted, and is to be ready after them.
+    package var thenReady: Bool
+    /// Nil: none of them has failed.
+    package var failure: String?
+    package init(note: String, thenReady: Bool, failure: String? = nil) {
+      self.note = note
+      self.thenReady = thenReady
+      self.failure = failure
+    }
+    fileprivate var answer: Answer { failure.map { .failed(reason: $0) } ?? .done(note: note) }
+    fileprivate func with(_ why: String) -> String { failure.map { "\($0); \(why)" } ?? why }
   }
 
   /// - Parameter seed: 256 bits of randomness: run ids and jitter come from it and from nothing else.
@@ -450,6 +467,8 @@ package struct Fleet: Sendable {
       case .stopped(let note): wait ? .stopped(note: note) : .durable(.done(note: note))
       case .reloaded(let note, let after):
         wait ? .reloaded(note: note, after: after) : .durable(.done(note: note))
+      case .repaired(let note, let thenReady):
+        wait ? .repaired(Repaired(note: note, thenReady: thenReady)) : .durable(.done(note: ""))
       }
     waiters[id.index, default: []].append(Waiter(request: request, goal: goal, ticket: machine.issued))
     if case .ready = expectation, wait, case .quarantined = machine.phase {
@@ -820,8 +839,18 @@ package struct Fleet: Sendable {
           }
         case (.reloaded, .reloadsOver(let why)): list[place].goal = .durable(.failed(reason: why))
         case (.ready, .stuck(let why)), (.stopped, .stuck(let why)): list[place].goal = .durable(.failed(reason: why))
+        case (.repaired(var repaired), .repairFailed(let why)):
+          repaired.failure = repaired.with(why)
+          list[place].goal = .repaired(repaired)
+        case (.repaired(let repaired), .repairsOver) where !repaired.thenReady,
+          (.repaired(let repaired), .ready):
+          list[place].goal = .durable(repaired.answer)
+        case (.repaired(let repaired), .failed(let why)), (.repaired(let repaired), .stuck(let why)):
+          list[place].goal = .durable(.failed(reason: repaired.with(why)))
+        case (.repaired(let repaired), .stopped):
+          list[place].goal = .durable(.failed(reason: repaired.with("stopped by another order")))
         case (.stopped, .failed), (.ready, .overtaken), (.durable, _), (_, .forgotten), (_, .reloaded),
-          (_, .reloadsOver), (.reloaded, _):
+          (_, .reloadsOver), (.reloaded, _), (_, .repairFailed), (_, .repairsOver), (.repaired, _):
           break
         }
       }
@@ -840,6 +869,7 @@ package struct Fleet: Sendable {
       case ready(note: String)
       case stopped(note: String)
       case reloaded(note: String, after: Int)
+      case repaired(Repaired)
       /// It has come; only the record of it was awaited.
       case come(Answer)
     }
@@ -862,6 +892,7 @@ package struct Fleet: Sendable {
           case .ready(let note): .ready(note: note)
           case .stopped(let note): .stopped(note: note)
           case .reloaded(let note, let after): .reloaded(note: note, after: after)
+          case .repaired(let repaired): .repaired(repaired)
           }
         return Waiting(request: waiter.request, service: ServiceID(index), goal: goal)
       }
@@ -876,6 +907,7 @@ package struct Fleet: Sendable {
       case .ready(let note): .ready(note: note)
       case .stopped(let note): .stopped(note: note)
       case .reloaded(let note, let after): .reloaded(note: note, after: after)
+      case .repaired(let repaired): .repaired(repaired)
       }
     guard machine(waiting.service.index) != nil else {
       return output.append(.answer(waiting.request, .failed(reason: "the service was removed")))

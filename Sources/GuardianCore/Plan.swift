@@ -43,16 +43,17 @@ struct Forecast {
   private let begin: Now
   private var random: Randomness
   private var pending: [ServiceEvent] = []
-  /// Lives, and is to be ended for the fault of the rules.
-  private var faulty: RunID?
+  /// Lives, and is to be ended by guardian for this.
+  private var faulty: (run: RunID, fault: Cause, death: Death)?
   /// The run that lives, and how and when it will die.
   private var life: (run: RunID, until: Instant, death: Death)?
   private(set) var over = false
-  /// What the evidence of the next deaths says: what it said of the last one.
-  private var finding = Finding()
+  /// What the evidence of the next deaths says: what it said of the last one, or what the cause that is given says.
+  private var finding: Finding, said = Finding()
 
   init(_ machine: ServiceMachine, now: Now, share: Double, rules: Rules = Rules()) {
     self.rules = rules
+    finding = Finding()
     random = Randomness(seed: rules.seed)
     self.machine = machine
     self.now = now
@@ -65,9 +66,9 @@ struct Forecast {
     }
     random.fixedShare = share
     if let end = machine.record.lastEnd, end.crashClass != .ordered, end.crashClass != .clean {
-      finding = Finding(crashClass: end.crashClass, signature: end.signature)
+      said = Finding(crashClass: end.crashClass, signature: end.signature)
     }
-    if let said = rules.finding { finding = said }
+    finding = rules.finding ?? said
     // Others are as they should be: the plan is about this one's own deaths.
     let waits = machine.waitsForOthers ? machine.obstacle : nil
     self.machine.obstacle = nil
@@ -116,10 +117,10 @@ struct Forecast {
     while !over, awaited == nil, entries.count < rules.lines, turns < 10_000 {
       turns += 1
       if pending.isEmpty {
-        if let run = faulty {
+        if let (run, fault, death) = faulty {
           faulty = nil
-          give { [rules] machine, turn in machine.fails(run, of: rules.fault, &turn) }
-          pending += [.ended(run, rules.death ?? Death(.unseen)), .emptied(run)]
+          give { machine, turn in machine.fails(run, of: fault, &turn) }
+          pending += [.ended(run, death), .emptied(run)]
           continue
         }
         guard advance() else { break }
@@ -187,8 +188,11 @@ struct Forecast {
     }
   }
 
+  /// How it dies next, where that is given.
+  private var nextDeath: PlanDeath? { rules.deaths.isEmpty ? nil : rules.deaths[deaths % rules.deaths.count] }
+
   private mutating func begun(_ run: RunID) {
-    if let failure = rules.failure {
+    if let failure = rules.failure ?? nextDeath?.cause.failure(of: machine.spec) {
       deaths += 1
       pending.append(.spawnFailed(run, failure))
     } else if rules.death == nil, rules.deaths.isEmpty, case .exec(let failure)? = machine.record.lastEnd?.cause {
@@ -202,13 +206,14 @@ struct Forecast {
   /// The way it died the last time, so that the class and the repairs' `on:` are the right ones.
   private mutating func die(_ run: RunID) {
     // Else with the first exit code that the definition takes for a plain crash.
+    let next = nextDeath
     deaths += 1
-    if rules.fault != nil {
-      faulty = run
+    if let fault = rules.fault ?? next?.cause.fault {
+      faulty = (run, fault, rules.death ?? next?.cause.death ?? Death(.unseen))
       return
     }
-    if !rules.deaths.isEmpty {
-      let next = rules.deaths[(deaths - 1) % rules.deaths.count]
+    if let next {
+      finding = next.cause.finding ?? said
       guard next.age > .zero else { return end(run, next.cause.death) }
       life = (run, now.monotonic + min(next.age, PlanDeath.longestLife), next.cause.death)
       if machine.spec.ready != .none { pending.append(.ready(run)) }

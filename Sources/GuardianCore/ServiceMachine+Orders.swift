@@ -11,6 +11,8 @@ extension ServiceMachine {
     case stopped(note: String)
     /// Until a reload is over, and `after` others before it.
     case reloaded(note: String, after: Int)
+    /// Until the repairs that were ordered are over, and, where it is wanted, it is ready again.
+    case repaired(note: String, thenReady: Bool)
     /// The wish cannot come true any more, and whoever asks must not be told that it has.
     case inVain(reason: String)
   }

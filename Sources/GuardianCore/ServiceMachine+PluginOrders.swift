@@ -167,7 +167,7 @@ extension ServiceMachine {
     guard !shuttingDown, !removed else { return .inVain(reason: goingDown) }
     record.orderedRepairs = repairs.map(\.name)
     save()
-    let answer: Expectation = isWanted ? .ready(note: "after the repair") : .accepted(note: "")
+    let answer = Expectation.repaired(note: isWanted ? "repaired, and started again" : "", thenReady: isWanted)
     switch phase {
     case .starting(let run), .running(let run):
       stopRun(run, .restart, &turn)

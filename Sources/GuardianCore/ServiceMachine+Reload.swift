@@ -43,6 +43,8 @@ extension ServiceMachine {
 
   /// How long a service that tells of its reloads has for its first word of one.
   static let reloadGrace = Duration.seconds(1)
+  /// How long one that tells of nothing is watched: whoever does not expect the signal dies of it, which is no reload.
+  static let survival = Duration.milliseconds(250)
 
   // MARK: Orders
 
@@ -77,7 +79,7 @@ extension ServiceMachine {
     switch how {
     case .signal(let signal):
       turn.actions.append(.reload(run.id, signal))
-      if tellsOfReloads { new.quietUntil = now + Self.reloadGrace }
+      new.quietUntil = now + (tellsOfReloads ? Self.reloadGrace : Self.survival)
     case .command:
       let id = turn.random.runID()
       new.hook = Reload.Hook(id: id, process: nil, stage: .running)

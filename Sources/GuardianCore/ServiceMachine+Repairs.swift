@@ -73,6 +73,7 @@ extension ServiceMachine {
     hookOutcome = told
     if let kind = repair.beforeStart { return beforeStartEnded(repair, hook, kind, told, &turn) }
     note(.repairEnded(hook: id, name: hook.repair.name, result: told), &turn)
+    if told != .succeeded { turn.milestones.append(.repairFailed("repair \(hook.repair.name) \(told.description)")) }
     if told == .cannotRepair, repair.outcome == .start {
       // One that an operator had repaired while it was down stays down.
       guard isWanted else { return endRepair(repair, &turn) }
@@ -91,6 +92,7 @@ extension ServiceMachine {
 
   mutating func endRepair(_ repair: Repair, _ turn: inout Turn) {
     phase = .stopped
+    if repair.beforeStart == nil, repair.outcome != .stop { turn.milestones.append(.repairsOver) }
     switch repair.outcome {
     case .start, .startFresh:
       if mayStart || (repair.byOperator && isWanted) {

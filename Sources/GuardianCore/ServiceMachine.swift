@@ -362,6 +362,9 @@ package enum Milestone: Hashable, Sendable {
   case reloaded(failure: String?)
   /// No reload that was asked for will come about any more.
   case reloadsOver(String)
+  case repairFailed(String)
+  /// No repair is left to run, whatever they came to.
+  case repairsOver
 }
 
 // MARK: - Events

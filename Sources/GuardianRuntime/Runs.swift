@@ -109,10 +109,14 @@ final class ServiceFacts {
   /// What the last round of repairs came to, as in `fix-aof done, drop-cache failed: exit 1`.
   var repairs = "", repairRound = 0
   /// For `status`: a service that is well after a repair, or beyond help, tells which repairs were made.
-  var repairStory: String? { repairs.isEmpty ? nil : "repairs, round \(repairRound): \(repairs)" }
+  var repairStory: String? {
+    if repairs.isEmpty { return nil }
+    return (repairRound == 0 ? "repairs, by order: " : "repairs, round \(repairRound): ") + repairs
+  }
 
   func remember(_ kind: Occurrence.Kind) {
     switch kind {
+    case .requested("repair", _): (repairs, repairRound) = ("", 0)
     case .repairStarted(_, _, let round):
       if round != repairRound { (repairs, repairRound) = ("", round) }
     case .repairEnded(_, let name, let result):

@@ -84,6 +84,8 @@ package struct TakeOver: Hashable, Sendable {
       case ready = 1, stopped, done, failed
       /// When the next reload is over, or the one after it.
       case reloaded, reloadedNext
+      /// When the repairs are over, or it is ready after them; one of which has failed already, for the reason in `note`.
+      case repaired, repairedReady, repairFailed, repairFailedReady
     }
     package var request: UInt64
     package var service: String

@@ -275,6 +275,13 @@ extension Shell {
         case .ready(let note): (.ready, note)
         case .stopped(let note): (.stopped, note)
         case .reloaded(let note, let after): (after > 0 ? .reloadedNext : .reloaded, note)
+        case .repaired(let repaired):
+          switch (repaired.failure, repaired.thenReady) {
+          case (nil, false): (.repaired, repaired.note)
+          case (nil, true): (.repairedReady, repaired.note)
+          case (let why?, false): (.repairFailed, why)
+          case (let why?, true): (.repairFailedReady, why)
+          }
         case .come(.done(let note)): (.done, note)
         case .come(.failed(let reason)): (.failed, reason)
         }
@@ -365,6 +372,10 @@ extension Shell {
         case .stopped: .stopped(note: order.note)
         case .reloaded: .reloaded(note: order.note, after: 0)
         case .reloadedNext: .reloaded(note: order.note, after: 1)
+        case .repaired: .repaired(.init(note: order.note, thenReady: false))
+        case .repairedReady: .repaired(.init(note: order.note, thenReady: true))
+        case .repairFailed: .repaired(.init(note: "", thenReady: false, failure: order.note))
+        case .repairFailedReady: .repaired(.init(note: "", thenReady: true, failure: order.note))
         case .done: .come(.done(note: order.note))
         case .failed: .come(.failed(reason: order.note))
         }

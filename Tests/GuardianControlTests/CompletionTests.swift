@@ -159,13 +159,15 @@ import Testing
   @Test(arguments: [
     ("signal:SEGV@2s", PlanDeath(cause: .signal(Signal(name: "SEGV") ?? .kill), age: .seconds(2))),
     ("exit:1", PlanDeath(cause: .exit(1))), ("oom@1min30s", PlanDeath(cause: .oom, age: .seconds(90))),
-    ("exit:0@0", PlanDeath(cause: .exit(0))),
+    ("exit:0@0", PlanDeath(cause: .exit(0))), ("watchdog", PlanDeath(cause: .watchdog)),
+    ("class:wild@5s", PlanDeath(cause: .crashClass(.wild), age: .seconds(5))), ("exec", PlanDeath(cause: .exec)),
   ]) func `is read, and written so that it reads the same`(_ text: String, _ death: PlanDeath) {
     #expect(PlanDeath(text) == death && PlanDeath(death.text) == death)
   }
 
   @Test(arguments: [
     "", "exit", "exit:1@", "exit:1@2", "exit:256", "signal:NONE@2s", "oom@-1s", "oom@99999999d", "@2s", "oom@2s@3s",
+    "watchdog@2s", "exec@1s", "check@1s", "start-timeout@1s", "class:oom",
   ])
   func `of another form is none`(_ text: String) { #expect(PlanDeath(text) == nil) }
 }

@@ -48,6 +48,30 @@ import Testing
     #expect(times(edge, "settle") == [] && edge.first { $0.action == "death" }?.strikes == 1)
   }
 
+  @Test func `takes what guardian ends it for, what cannot be executed, and what the evidence says, as a drill does`()
+    throws
+  {
+    func first(_ cause: DrillCause, _ change: (inout ServiceSpec) -> Void = { _ in }) throws -> [String] {
+      try plan([PlanDeath(cause: cause)], change).map(\.action)
+    }
+    let usual = try first(.exit(1))
+    for cause in [DrillCause.watchdog, .check] { #expect(try first(cause) == usual, "\(cause)") }
+    #expect(try first(.exec).contains("quarantine"))
+    // The first strike of such a class ends the step restart.
+    let known = try first(.crashClass(.loader)) { $0.repairs = [RepairSpec(name: "fix", kind: .run(["/bin/fix"]))] }
+    let death = try #require(known.firstIndex(of: "death"))
+    #expect(known[(death + 1)...].first { $0 != "escalate" } == "repair")
+    // Repairs are those that would run.
+    for (cause, runs) in [(DrillCause.watchdog, true), (.exit(1), false)] {
+      let actions = try first(cause) {
+        var fix = RepairSpec(name: "fix", kind: .run(["/bin/fix"]))
+        fix.on = [.cause("watchdog")]
+        $0.repairs = [fix]
+      }
+      #expect(actions.contains("repair") == runs, "\(cause)")
+    }
+  }
+
   @Test func `takes several in turn`() throws {
     let both = try plan([
       PlanDeath(cause: .exit(1), age: .seconds(1)), PlanDeath(cause: .oom, age: .seconds(5)),

@@ -14,13 +14,25 @@ import Testing
     return talk
   }
 
-  @Test func `by a signal is done as soon as the signal has been sent`() {
+  @Test func `by a signal is done when the service has outlived the signal by a moment`() {
     var talk = running()
-    #expect(talk.ask(.reload) == .done(note: ""))
+    let request = talk.order(.reload)
     #expect(talk.reloads == [.hup])
+    talk.pass(.milliseconds(249))
+    #expect(talk.answers[request] == nil)
+    talk.pass(.milliseconds(1))
+    #expect(talk.answers[request] == .done(note: ""))
     #expect(talk.names().suffix(3) == ["requested", "reloading", "reloaded"])
     #expect(talk.phase == .running && talk.signals.isEmpty)
     #expect(talk.record.strikes == 0 && talk.record.lateDeaths.isEmpty)
+  }
+
+  @Test func `by a signal that ends the service has failed, and so it is told`() {
+    var talk = running()
+    let request = talk.order(.reload)
+    talk.end(.signal(.hup, core: false), after: .milliseconds(6))
+    #expect(talk.answers[request] == .failed(reason: "the run came to its end meanwhile"))
+    #expect(talk.count("reloaded") == 0 && talk.count("reload-failed") == 1)
   }
 
   @Test func `of a service that tells of it is over when it says READY=1`() {

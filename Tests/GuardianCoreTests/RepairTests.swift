@@ -209,6 +209,67 @@ import Testing
     talk.tell(.saved(talk.saves[talk.saves.count - 1].ticket))
     #expect(talk.hooks.count == 1)
   }
+
+  @Test func `that was ordered is answered when all have run, and the service is ready again where it is wanted`() {
+    var talk = talk([repair("a"), repair("b")])
+    talk.settle()
+    let request = talk.order(.repair(nil))
+    talk.end(.signal(.term, core: false))
+    talk.tell(.hookEnded(talk.hooks[0].id, .succeeded))
+    talk.tell(.hookEnded(talk.hooks[1].id, .succeeded))
+    #expect(talk.answers[request] == nil && talk.spawns.count == 2)
+    talk.exec()
+    #expect(talk.answers[request] == .done(note: "repaired, and started again"))
+  }
+
+  @Test func `that was ordered for a service that is down is answered when it has run`() {
+    var talk = talk([repair("a")])
+    talk.settle()
+    talk.order(.stop(untilBoot: false))
+    talk.end(.signal(.term, core: false))
+    let request = talk.order(.repair("a"))
+    #expect(talk.phase == .repairing && talk.answers[request] == nil)
+    talk.pass(.seconds(3))
+    #expect(talk.answers[request] == nil)
+    talk.tell(.hookEnded(talk.hooks[0].id, .succeeded))
+    #expect(talk.answers[request] == .done(note: "") && talk.phase == .stopped)
+  }
+
+  @Test(arguments: [HookResult.failed(.code(1)), .cannotRepair, .timedOut])
+  func `that was ordered and fails is told as that, whether the service is down or starts again`(
+    _ result: HookResult
+  ) {
+    for down in [true, false] {
+      var talk = talk([repair("a")])
+      talk.settle()
+      if down {
+        talk.order(.stop(untilBoot: false))
+        talk.end(.signal(.term, core: false))
+      }
+      let request = talk.order(.repair(nil))
+      if !down { talk.end(.signal(.term, core: false)) }
+      talk.tell(.hookEnded(talk.hooks[0].id, result))
+      if talk.phase == .starting { talk.exec() }
+      guard case .failed(let reason)? = talk.answers[request] else {
+        Issue.record("\(String(describing: talk.answers[request])), down: \(down)")
+        continue
+      }
+      #expect(reason.hasPrefix("repair a \(result.description)"), "\(reason)")
+    }
+  }
+
+  @Test func `that was ordered and is stopped by another order has not come true`() {
+    var talk = talk([repair("a")])
+    talk.settle()
+    let request = talk.order(.repair(nil))
+    talk.end(.signal(.term, core: false))
+    talk.order(.stop(untilBoot: false))
+    talk.tell(.hookEnded(talk.hooks[0].id, .failed(.signal(.term, core: false))))
+    guard case .failed? = talk.answers[request] else {
+      Issue.record("\(String(describing: talk.answers[request]))")
+      return
+    }
+  }
 }
 
 @Suite struct `plugins` {

@@ -122,7 +122,10 @@ package struct Completion: Hashable, Sendable {
     case "DIR": asked = [.directories]
     case "PATH", "FILE": asked = [.files]
     case "NAME": asked = [option == .group ? .groups : .services]
-    case "CAUSE": words = ["exit:1", "signal:SEGV", "signal:ABRT", "signal:KILL", "oom"].map { Candidate($0) }
+    case "CAUSE":
+      words = ["exit:1", "signal:SEGV", "signal:ABRT", "signal:KILL", "oom", "watchdog", "check", "exec"].map {
+        Candidate($0)
+      }
     case "TIME|STATE":
       if verb != .hold { words += WaitGoal.allCases.map { Candidate($0.rawValue) } }
       if verb != .wait { words += ["10min", "1h", "1d"].map { Candidate($0) } }
