@@ -82,6 +82,7 @@ lint-format:
 
 # mandoc's exit status is no verdict on warnings of every level: any output is a failure.
 lint-manual:
+	@command -v mandoc >/dev/null || { echo "make lint-manual: there is no mandoc; install it, as by 'apt-get install mandoc'" >&2; exit 1; }
 	@found=$$(mandoc -T lint -W warning $(MANUAL) 2>&1); [ -z "$$found" ] || { echo "$$found"; exit 1; }
 
 # Installs what is already built by `make all`, so that `sudo make install` compiles nothing as root.
