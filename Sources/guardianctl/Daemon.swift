@@ -15,6 +15,12 @@ final class Daemon {
       case .unreachable(let text), .notPermitted(let text): text
       }
     }
+    var exitCode: Int32 {
+      switch self {
+      case .unreachable: ExitCode.unreachable
+      case .notPermitted: ExitCode.notPermitted
+      }
+    }
   }
 
   /// To be polled; closed with this object.

@@ -29,7 +29,7 @@ struct LiveLink {
 
   /// Between two looks, so that a storm of events is looked at some times a second.
   private static let pace: Int64 = 200
-  private static let retry: Int64 = 500
+  private static let retry: Int64 = 500, refusedRetry: Int64 = 5_000
   private static let namesAtOnce = 200
 
   init(_ target: Invocation.Target, patience: Int32) {
@@ -98,11 +98,14 @@ struct LiveLink {
 
   private mutating func refused(_ error: ControlError) -> News {
     reset()
+    // It is there, and will not be of another mind at once.
+    triedAt += Self.refusedRetry - Self.retry
     return .refused(error)
   }
 
   private mutating func follow(_ follower: Daemon, _ news: inout [News]) throws(Daemon.Fault) -> ControlError? {
     while let reply = try follower.received(events) {
+      if case .error(let error) = reply.body { return error }
       if !isFollowing {
         // The past; from here on nothing is lost, and so now is the time for the first look.
         isFollowing = true
@@ -113,8 +116,7 @@ struct LiveLink {
       case .events(let events, let missed):
         if missed > 0 { allDue = true }
         for event in events { due.insert(event.service) }
-      case .error(let error): return error
-      case .services, .done, .reloaded, .upgraded, .plan, .drill, .crashes, .crash, .summary, .version: break
+      case .error, .services, .done, .reloaded, .upgraded, .plan, .drill, .crashes, .crash, .summary, .version: break
       }
       if !reply.continues { throw .unreachable("guardian has ended the stream of events") }
     }

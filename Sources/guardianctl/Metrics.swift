@@ -35,40 +35,48 @@ private struct MetricsFile {
   private let isCompanion = variable("GUARDIAN_COMPANION") != nil
 
   func run() -> Int32 {
-    var told: String?
+    var told: Trouble?
     // Guardian may still show what kept the one before this from writing.
     var isFirst = isCompanion
     while true {
       let trouble = write()
       guard let every else {
-        if let trouble { complain(trouble) }
-        return trouble == nil ? ExitCode.done : ExitCode.failed
+        if let trouble { complain(trouble.text) }
+        return trouble?.exitCode ?? ExitCode.done
       }
-      if trouble != told || isFirst { tell(trouble) }
+      if trouble != told || isFirst { tell(trouble?.text) }
       told = trouble
       isFirst = false
       if !wait(every) { return ExitCode.done }
     }
   }
 
+  private struct Trouble: Equatable {
+    var text: String
+    var exitCode = ExitCode.failed
+  }
+
   /// - Returns: What has failed.
-  private func write() -> String? {
+  private func write() -> Trouble? {
+    // A rename would put the file in the place of a device, or of a link that leads elsewhere.
+    var there = stat()
+    if lstat(path, &there) == 0, there.st_mode & S_IFMT != S_IFREG {
+      return Trouble(text: "\(path): there is something that is no regular file; it is left as it is")
+    }
     let text: [UInt8]
     do throws(Daemon.Fault) {
       switch try Daemon.connect(to: target).metrics(patience: 10) {
       case .success(let samples): text = renderMetrics(samples, format: .prometheus)
-      case .failure(let error): return error.sentence
+      case .failure(let error): return Trouble(text: error.sentence, exitCode: error.exitCode)
       }
     } catch {
-      switch error {
-      case .unreachable(let why), .notPermitted(let why): return why
-      }
+      return Trouble(text: error.text, exitCode: error.exitCode)
     }
     // Beside it, so that the rename is one step. The collector reads only names that end in .prom.
     let new = "\(path).\(getpid()).new"
     unlink(new)
     let descriptor = open(new, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o644)
-    guard descriptor >= 0 else { return "\(path): \(reason(errno))" }
+    guard descriptor >= 0 else { return Trouble(text: "\(path): \(reason(errno))") }
     var rest = text[...], problem: Int32 = 0
     while !rest.isEmpty, problem == 0 {
       let count = rest.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
@@ -78,7 +86,7 @@ private struct MetricsFile {
     if problem == 0, rename(new, path) != 0 { problem = errno }
     guard problem != 0 else { return nil }
     unlink(new)
-    return "\(path): \(reason(problem))"
+    return Trouble(text: "\(path): \(reason(problem))")
   }
 
   private func tell(_ trouble: String?) {

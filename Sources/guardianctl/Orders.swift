@@ -37,7 +37,8 @@ extension Program {
           let daemon: Daemon
           if let known = free.popLast() { daemon = known } else { daemon = try Daemon.connect(to: invocation.target) }
           try daemon.send([ControlCall(request)])
-          lanes.append(Lane(daemon: daemon, index: order.index, request: request))
+          lanes.append(
+            Lane(daemon: daemon, index: order.index, request: request, sentAt: monotonicMilliseconds()))
         } catch {
           finish(book.lost(order.index, error.text))
         }
@@ -45,12 +46,17 @@ extension Program {
       for result in book.takeLate() { finish(result) }
       if lanes.isEmpty { continue }
       var waiting = lanes.map { pollfd(fd: $0.daemon.socket, events: Int16(POLLIN), revents: 0) }
-      if poll(&waiting, nfds_t(waiting.count), spinner.wakes) <= 0 { spinner.show(book.progress, invocation.doing) }
+      let pause = invocation.isAnsweredAtOnce && spinner.wakes < 0 ? 1000 : spinner.wakes
+      if poll(&waiting, nfds_t(waiting.count), pause) <= 0 { spinner.show(book.progress, invocation.doing) }
+      let silent = monotonicMilliseconds() - Int64(patience) * 1000
       var still: [Lane] = []
       for (lane, state) in zip(lanes, waiting) {
         do throws(Daemon.Fault) {
           if state.revents != 0 { try lane.daemon.receive(patience: nil) }
           guard state.revents != 0, let reply = try lane.daemon.received(lane.request) else {
+            if invocation.isAnsweredAtOnce, lane.sentAt <= silent {
+              throw .unreachable("guardian at \(lane.daemon.path) has not answered for \(patience) s")
+            }
             still.append(lane)
             continue
           }
@@ -83,6 +89,7 @@ extension Program {
     var daemon: Daemon
     var index: Int
     var request: ControlRequest
+    var sentAt: Int64
   }
 
   /// A person who waits wants to see each as it comes; JSON is one object at the end.

@@ -87,6 +87,8 @@ struct Program {
 
   /// Seconds without a byte after which guardian counts as unreachable, for questions that it answers at once.
   let patience: Int32 = 10
+  /// The same for what guardian has to work for.
+  static let longPatience: Int32 = 120
 
   private mutating func status(_ invocation: Invocation) -> Int32 {
     let named = !invocation.names.isEmpty
@@ -279,7 +281,8 @@ struct Program {
     let request = ControlRequest.reload(invocation.reload)
     let body: ReplyBody
     do throws(Daemon.Fault) {
-      body = try ask(request, invocation, patience: nil)
+      // A reading takes its time, and one that restarts services as long as they need.
+      body = try ask(request, invocation, patience: invocation.reload == .restart ? nil : Self.longPatience)
     } catch {
       return fail(error, json: invocation.json)
     }
@@ -450,6 +453,8 @@ struct Program {
       return fail(error, json: invocation.json)
     }
     if let refusal { return fail(refusal, json: invocation.json) }
+    let failure = failed == 0 ? nil : ControlError.failed(reason: "\(counted(failed, "repair")) failed")
+    if let failure { complain("\(name): \(failure.sentence)") }
     if invocation.json {
       json { json in
         json.key("drill")
@@ -462,6 +467,7 @@ struct Program {
         json.key("failed")
         json.integer(failed)
         json.endObject()
+        if let failure { encode(failure, about: name, into: &json) }
       }
     }
     return isHeard && failed == 0 ? ExitCode.done : ExitCode.failed
@@ -602,7 +608,7 @@ struct Program {
     let body: ReplyBody
     do throws(Daemon.Fault) {
       // The new program is tried first, and then reads the whole configuration.
-      body = try ask(.upgrade, invocation, patience: 120)
+      body = try ask(.upgrade, invocation, patience: Self.longPatience)
     } catch {
       return fail(error, json: invocation.json)
     }

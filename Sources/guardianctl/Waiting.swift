@@ -119,7 +119,7 @@ extension Program {
     let daemon = try Daemon.connect(to: invocation.target)
     if book == nil {
       // A name that nobody has is told before anything is waited for.
-      switch try daemon.list(names, brief: true, patience: patience) {
+      switch try daemon.list(names, brief: true, patience: patience(until: deadline)) {
       case .failure(let error): return .refused(error)
       case .success(let found):
         unmatched += found.missing
@@ -127,27 +127,33 @@ extension Program {
         book = WaitBook(names.filter { !missing.contains($0) }, goal: invocation.goal, any: invocation.any)
       }
       for name in unmatched { complain("\(name): \(noSuch(name))") }
-      // What is not there cannot come true, and the rest would be waited for in vain.
-      if !unmatched.isEmpty, !invocation.any { return .decided }
     }
     guard var current = book else { return .decided }
     defer { book = current }
     if current.outcome != nil { return .decided }
+    // What is not there cannot come true, and the rest would be waited for in vain: how it is now is all there is to tell.
+    if !unmatched.isEmpty, !invocation.any {
+      switch try look(at: current.pending, daemon, invocation, deadline, &current, &spinner) {
+      case .failure(let error): return .refused(error)
+      case .success(let heard): return heard ? .decided : .unheard
+      }
+    }
     let follower: Follower
-    switch try Follower.begin(invocation.target, names: current.pending, patience: patience) {
+    switch try Follower.begin(invocation.target, names: current.pending, patience: patience(until: deadline)) {
     case .success(let begun): follower = begun
-    case .failure(let error): return .refused(error)
+    case .failure(let error):
+      // What has come true already needs no following.
+      if case .success(false) = try look(at: current.pending, daemon, invocation, deadline, &current, &spinner) {
+        return .unheard
+      }
+      return current.outcome == nil ? .refused(error) : .decided
     }
     var due = current.pending
     while true {
       if !due.isEmpty {
-        switch try daemon.list(due, brief: true, patience: patience) {
+        switch try look(at: due, daemon, invocation, deadline, &current, &spinner) {
         case .failure(let error): return .refused(error)
-        case .success(let found):
-          for result in current.saw(found.services, asked: due) {
-            spinner.clear()
-            if !tell(result, invocation) { return .unheard }
-          }
+        case .success(let heard): if !heard { return .unheard }
         }
         if current.outcome != nil { return .decided }
       }
@@ -168,6 +174,30 @@ extension Program {
         case .over(nil): return .lost
         }
       }
+    }
+  }
+
+  /// Nothing takes longer than the caller has.
+  private func patience(until deadline: Int64?) -> Int32 {
+    guard let deadline else { return patience }
+    return Int32(clamping: min(Int64(patience), max(1, (deadline - monotonicMilliseconds() + 999) / 1000)))
+  }
+
+  /// Tells what this look has decided.
+  ///
+  /// - Returns: False if nobody can see it.
+  private mutating func look(
+    at names: [String], _ daemon: Daemon, _ invocation: Invocation, _ deadline: Int64?, _ book: inout WaitBook,
+    _ spinner: inout Spinner
+  ) throws(Daemon.Fault) -> Answer<Bool, ControlError> {
+    switch try daemon.list(names, brief: true, patience: patience(until: deadline)) {
+    case .failure(let error): return .failure(error)
+    case .success(let found):
+      for result in book.saw(found.services, asked: names) {
+        spinner.clear()
+        if !tell(result, invocation) { return .success(false) }
+      }
+      return .success(true)
     }
   }
 
@@ -193,10 +223,9 @@ extension Program {
     let reached = book.outcome == .reached && (unmatched.isEmpty || invocation.any)
     let status: Int32 = reached ? ExitCode.done : unmatched.isEmpty ? ExitCode.failed : ExitCode.noSuchService
     let time = shortTime(milliseconds: invocation.timeoutMilliseconds ?? 0)
-    if timedOut {
-      for result in book.results where result.verdict == .pending {
-        complain("\(result.name): not \(invocation.goal.rawValue) within \(time): \(result.sentence(invocation.goal))")
-      }
+    for result in book.results where result.verdict == .pending && (timedOut || !unmatched.isEmpty) && !reached {
+      let within = timedOut ? " within \(time)" : ", and not waited for"
+      complain("\(result.name): not \(invocation.goal.rawValue)\(within): \(result.sentence(invocation.goal))")
     }
     if invocation.json {
       json { json in
@@ -216,6 +245,18 @@ extension Program {
           json.string(result.sentence(invocation.goal))
           json.endObject()
         }
+        for name in unmatched {
+          json.beginObject()
+          json.key("name")
+          json.string(name)
+          json.key("done")
+          json.bool(false)
+          json.key("phase")
+          json.null()
+          json.key("note")
+          json.string(Self.noSuch(name))
+          json.endObject()
+        }
         json.endArray()
         if !reached {
           json.key("error")
@@ -226,7 +267,7 @@ extension Program {
           let left = book.results.filter { $0.verdict != .reached }.map(\.name).joined(separator: ", ")
           json.string(
             !unmatched.isEmpty
-              ? "no such service: \(unmatched.joined(separator: ", "))"
+              ? unmatched.map(Self.noSuch).joined(separator: "; ")
               : timedOut
                 ? "not \(invocation.goal.rawValue) within \(time): \(left)"
                 : "will not become \(invocation.goal.rawValue): \(left)")

@@ -96,6 +96,9 @@ extension Invocation {
     }
   }
 
+  /// An order that guardian answers as soon as it has taken it, and not when it has come true.
+  package var isAnsweredAtOnce: Bool { !wait || verb == .reset || verb == .hold }
+
   /// What an order came to, where guardian has nothing to add.
   package var outcome: String {
     if !wait { return "accepted" }
