@@ -57,9 +57,9 @@ struct UnitFile {
       faults.append((place, "it is no assignment"))
       return
     }
-    // What the reader of the file puts where bytes are no text; systemd leaves such a line out too.
-    if text.unicodeScalars.contains("\u{fffd}") {
-      faults.append((place, "a byte in it is no UTF-8"))
+    // systemd leaves such a line out too.
+    if text.hasBrokenBytes {
+      faults.append((place, brokenBytes))
       return
     }
     let key = String(text[..<equals]).trimmed
