@@ -247,12 +247,16 @@ struct SchemaMaker {
         Self.string("^(/.*|(.+:)?[0-9]+)$"),
       ])
     case "signal name": return Self.string("^" + Self.signal + "$")
-    case "quoted octal": return Self.string("^[0-7]{1,4}$")
-    case "0% … 100%": return Self.string("^[0-9]+([.][0-9]+)?%$")
+    case "quoted octal": return Self.string("^0?[0-7]{1,3}$")
+    case "0% … 100%": return Self.string("^(100([.]0{1,6})?|[0-9]{1,2}([.][0-9]{1,6})?)%$")
     case "time": return Self.string("^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}")
     case "time of day": return Self.string("^[0-2][0-9]:[0-5][0-9]-[0-2][0-9]:[0-5][0-9]$")
     case "list, or one line": return Self.command
-    case "mapping of names to text": return [("type", .text("object")), ("additionalProperties", .object(Self.scalar))]
+    case "mapping of names to text":
+      return [
+        ("type", .text("object")), ("propertyNames", .object([("pattern", .text("^[^= ]+$"))])),
+        ("additionalProperties", .object(Self.scalar)),
+      ]
     case "mapping of service keys": return [("$ref", .text("#/definitions/service"))]
     case "mapping" where key.path == "plugins.entry":
       var inner = self
@@ -271,7 +275,12 @@ struct SchemaMaker {
     case "list of exit codes": return Self.list(Self.integer(0, 255))
     case "list of services": return Self.list(Self.serviceName)
     case "list of users and @groups": return Self.list(Self.scalar("."))
+    case "list of names" where key.path == "capabilities":
+      return Self.list([("type", .text("string")), ("enum", .texts(Capability.names))])
+    case "list of names" where key.path == "groups": return Self.list(Self.serviceName)
     case "list of names": return Self.list(Self.scalar("."))
+    case "list of paths" where key.path == "repair[].restore":
+      return kind("path", key).map { Self.list($0) + [("minItems", .number(1))] }
     case "list of arguments, or of lists of arguments":
       return Self.list(Self.any([Self.scalar, Self.list(Self.scalar) + [("minItems", .number(1))]]))
     default: break
@@ -320,9 +329,10 @@ struct SchemaMaker {
       return Self.integer(least, nil)
     case "size":
       guard let least = Scalars.size(least ?? "0") else { return nil }
+      // Without a unit it is a number, and in quotes none.
       return Self.any([
         Self.integer(Int(clamping: least), nil),
-        Self.string(least > 0 ? "^[1-9][0-9]*[KMGT]?$" : "^(0|[1-9][0-9]*)[KMGT]?$"),
+        Self.string(least > 0 ? "^[1-9][0-9]*[KMGT]$" : "^(0|[1-9][0-9]*)[KMGT]$"),
       ])
     case "duration":
       if let least, Scalars.duration(least) == nil { return nil }

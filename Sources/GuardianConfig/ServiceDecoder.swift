@@ -575,14 +575,17 @@ struct ServiceDecoder {
       if let text = plain(node), let value = Scalars.decimal(text), (1...1000).contains(value) {
         spec.backoff.factor = value
       } else {
-        wrong(node, "'factor'", "a number from 1 to 1000", "below 1 the pauses would grow shorter")
+        wrong(
+          node, "'factor'", "a number from 1 to 1000",
+          isTooFine(node) ? "it has more than 6 decimal places" : "below 1 the pauses would grow shorter")
       }
     }
     if let node = fields["jitter"] {
       if let text = plain(node), let value = Scalars.percent(text) {
         spec.backoff.jitter = value
       } else {
-        wrong(node, "'jitter'", "a share from 0% to 100%")
+        wrong(
+          node, "'jitter'", "a share from 0% to 100%", isTooFine(node) ? "it has more than 6 decimal places" : "")
       }
     }
     if spec.backoff.first > spec.backoff.max {
@@ -902,6 +905,14 @@ extension ServiceDecoder {
     if case .scalar(let text, plain: true) = node.content { text } else { nil }
   }
 
+  /// Whether it is a number, or a share, that has more decimal places than are read.
+  private func isTooFine(_ node: Node) -> Bool {
+    guard let text = plain(node), let point = text.firstIndex(of: ".") else { return false }
+    let places = text[text.index(after: point)...].prefix { $0.isASCII && $0.isNumber }
+    let short = text[...point] + places.prefix(6) + text[places.endIndex...]
+    return places.count > 6 && (Scalars.decimal(String(short)) ?? Scalars.percent(String(short))) != nil
+  }
+
   /// Any scalar, literally; an empty or `~` one has to be quoted.
   mutating func text(_ node: Node, _ name: String) -> String? {
     guard case .scalar(let text, let plain) = node.content else {
@@ -922,11 +933,21 @@ extension ServiceDecoder {
   /// Text of one line, for people.
   mutating func oneLine(_ node: Node?, _ name: String) -> String? {
     guard let node, let text = text(node, name) else { return nil }
-    let printable = text.unicodeScalars.allSatisfy {
-      $0.value >= 0x20 && !(0x7f...0x9f).contains($0.value) && $0.value != 0x2028 && $0.value != 0x2029
+    let breaks: Set<UInt32> = [0x0a, 0x0d, 0x85, 0x2028, 0x2029]
+    if text.unicodeScalars.contains(where: { breaks.contains($0.value) }) {
+      fault(node, "\(name) must be one line", "it is shown in tables")
+      return nil
     }
-    guard printable, text.utf8.count <= 1000 else {
-      fault(node, "\(name) must be one line of at most 1000 bytes", "it is shown in tables")
+    if let control = text.unicodeScalars.first(where: { $0.properties.generalCategory == .control }) {
+      let number = String(control.value, radix: 16, uppercase: true)
+      fault(
+        node,
+        "\(name) contains the control character U+\(String(repeating: "0", count: 4 - number.utf8.count))\(number)",
+        "it is shown on terminals, which might obey it")
+      return nil
+    }
+    guard text.utf8.count <= 1000 else {
+      fault(node, "\(name) has \(text.utf8.count) bytes", "it is shown in tables; 1000 are the most")
       return nil
     }
     return text

@@ -136,7 +136,10 @@ private func supervisorCall(
   case "Plugins":
     try only(p, ["name", "action", "plugin", "wait"])
     let plugin = p?["plugin"].map { $0.isNull } ?? true ? nil : try text(p, "plugin")
-    guard let order = PluginOrder(try text(p, "action"), plugin: plugin) else { throw .invalidParameter("action") }
+    let action = try text(p, "action")
+    guard PluginOrder.words.contains(action) else { throw .invalidParameter("action") }
+    // Missing, or with a search, which is about none.
+    guard let order = PluginOrder(action, plugin: plugin) else { throw .invalidParameter("plugin") }
     return .plugins(name: try text(p, "name"), order, wait: try flag(p, "wait", default: true))
   case "SafeMode":
     try only(p, ["name", "on", "wait"])

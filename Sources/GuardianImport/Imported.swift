@@ -8,6 +8,14 @@ package struct ImportedFile: Hashable, Sendable {
   }
 }
 
+extension StringProtocol {
+  /// Whether the reader of a file has put U+FFFD into it, where bytes are no text.
+  var hasBrokenBytes: Bool { unicodeScalars.contains("\u{fffd}") }
+}
+
+/// What is said about it.
+let brokenBytes = "a byte in it is no UTF-8"
+
 /// What was written for another supervisor, as services of guardian, and what became of each line of it.
 package struct Imported: Hashable, Sendable {
   package var services: [ImportedService] = []

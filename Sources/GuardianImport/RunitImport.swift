@@ -78,8 +78,9 @@ private struct RunitImport {
       var bare = whole
       // Where both streams go, a descriptor is not said again.
       for tail in ["2>&1"] where bare.hasSuffix(" " + tail) { bare = String(bare.dropLast(tail.count + 1)).trimmed }
-      // What only a shell can do.
-      guard !bare.contains(where: { "$`|&;<>(){}*?~#!".contains($0) }), let words = Words.shell(bare), !words.isEmpty
+      // What only a shell can do, or only a file that is not of text can say.
+      guard !bare.hasBrokenBytes, !bare.contains(where: { "$`|&;<>(){}*?~#!".contains($0) }),
+        let words = Words.shell(bare), !words.isEmpty
       else {
         return nil
       }
@@ -345,6 +346,7 @@ private struct RunitImport {
     }
     var value = String(decoding: bytes.map { $0 == 0 ? UInt8(ascii: "\n") : $0 }, as: UTF8.self)
     while value.last == " " || value.last == "\t" || value.last == "\r" { value.removeLast() }
+    guard !value.hasBrokenBytes else { return draft.remark(.lost, place, brokenBytes) }
     draft.set("environment", name, .text(value))
     draft.carry(place, to: "environment")
     if file.text.lines.dropFirst().contains(where: { !$0.isEmpty }) {

@@ -68,6 +68,12 @@ struct IniFile {
         faults.append((place, last < 0 ? "it stands before the first section" : "it is no assignment"))
       }
     }
+    for index in sections.indices {
+      for option in sections[index].options where option.value.hasBrokenBytes {
+        faults.append((option.place, brokenBytes))
+      }
+      sections[index].options.removeAll { $0.value.hasBrokenBytes }
+    }
   }
 
   /// A semicolon behind a blank begins a comment.

@@ -9,7 +9,7 @@ struct UnitCommand {
   ///
   /// - Throws: Why it cannot be understood.
   static func parse(_ value: String, _ specifiers: Specifiers) throws(UnitFault) -> [UnitCommand] {
-    guard let words = Words.systemd(value) else { throw UnitFault("a quote is not closed") }
+    let words = try Words.systemd(value)
     var commands: [UnitCommand] = []
     for part in words.split(separator: ";") {
       var command = UnitCommand(words: [])
@@ -95,7 +95,7 @@ struct UnitCommand {
           text += value
         case .words(let name):
           guard let value = environment[name] else { return nil }
-          result += Words.systemd(value) ?? [value]
+          result += (try? Words.systemd(value)) ?? [value]
           isWord = false
         }
       }

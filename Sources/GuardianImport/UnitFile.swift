@@ -57,6 +57,11 @@ struct UnitFile {
       faults.append((place, "it is no assignment"))
       return
     }
+    // systemd leaves such a line out too.
+    if text.hasBrokenBytes {
+      faults.append((place, brokenBytes))
+      return
+    }
     let key = String(text[..<equals]).trimmed
     if section.isEmpty {
       faults.append((place, "it stands before the first section"))

@@ -115,20 +115,28 @@ private struct UnitImport {
     return found
   }
 
-  /// With its specifiers; nil, and a remark, where one is not known.
+  /// With its specifiers; nil, and a remark, where one is not known, or nothing is left of it.
   private mutating func text(_ assignment: Assignment) -> String? {
     let (text, unknown) = specifiers.expand(assignment.value)
-    if text == nil { draft.remark(.lost, assignment.place, "\(unknown) is not known here") }
+    guard let text else {
+      draft.remark(.lost, assignment.place, "\(unknown) is not known here")
+      return nil
+    }
+    if text.trimmed.isEmpty {
+      draft.remark(.lost, assignment.place, "it is empty, since \(source.unit) is no instance of a template")
+      return nil
+    }
     return text
   }
 
   private mutating func words(_ assignment: Assignment) -> [String]? {
     guard let text = text(assignment) else { return nil }
-    guard let words = Words.systemd(text) else {
-      draft.remark(.lost, assignment.place, "a quote is not closed")
+    do throws(UnitFault) {
+      return try Words.systemd(text)
+    } catch {
+      draft.remark(.lost, assignment.place, error.why)
       return nil
     }
-    return words
   }
 
   private mutating func commands(_ key: String) -> [(command: UnitCommand, place: Place)] {

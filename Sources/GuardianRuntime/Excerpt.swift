@@ -33,7 +33,7 @@ package enum Excerpt {
   /// - Parameter lines: Of the diagnostic's file; nil: they cannot be had.
   package static func text(_ diagnostic: Diagnostic, in lines: SourceLines?, style: Style) -> String {
     var result = ""
-    let head = wrap(printable(diagnostic.description), width: style.width.map { max(20, $0 - 2) })
+    let head = wrap(style.shown(diagnostic.description), width: style.width.map { max(20, $0 - 2) })
     for (index, line) in head.enumerated() {
       result += (index > 0 ? "  " : "") + style.paint(line, .strong) + "\n"
     }

@@ -20,6 +20,20 @@ package struct Options: Hashable, Sendable {
     case takeOverCheck
     /// Started by a guardian in its own place: the snapshot is in this descriptor.
     case takeOver(Int32)
+
+    /// The options that have an effect with it.
+    fileprivate var options: [String] {
+      switch self {
+      case .run, .takeOverCheck: ["--config", "--state", "--runtime", "--logs"]
+      // The command line is an older guardian's, which may have taken more: nothing that it took ends its services now.
+      case .takeOver: ["--config", "--state", "--runtime", "--logs", "--back", "--json"]
+      case .check: ["--config", "--json"]
+      case .explain: ["--json"]
+      case .plan: ["--config", "--cause"]
+      case .restore: ["--file"]
+      case .version, .help, .schema, .moveAside, .releaseControllers: []
+      }
+    }
   }
   package var mode = Mode.run
   package var configuration: String?
@@ -74,8 +88,15 @@ package struct Options: Hashable, Sendable {
     "--release-controllers", "--explain", "--schema", "--cause",
   ]
   private static let schemas = ["service", "host", "switches"]
-  /// For guardian's own use; no manual names them.
-  private static let internalWords = ["--move-aside", "--restore", "--take-over-check", "--take-over", "--back"]
+  /// Those that choose the mode; with none guardian runs.
+  private static let choosing = [
+    "--check", "--version", "--help", "-h", "--plan", "--release-controllers", "--explain", "--schema", "--move-aside",
+    "--restore", "--take-over-check", "--take-over",
+  ]
+  /// Options of few modes, and which.
+  private static let homes = [
+    "--json": "--check or --explain", "--cause": "--plan", "--back": "--take-over", "--file": "--restore",
+  ]
 
   /// The command line without what one image of guardian says to the next.
   package static func withoutTakeOver(_ arguments: [String]) -> [String] {
@@ -94,7 +115,7 @@ package struct Options: Hashable, Sendable {
   /// - Parameter arguments: Without the program's name.
   package init(_ arguments: [String]) throws(UsageFault) {
     var rest = arguments[...]
-    var modes: [String] = []
+    var modes: [String] = [], others: [String] = []
     while let word = rest.popFirst() {
       var (name, given) = (word, String?.none)
       if word.hasPrefix("--"), let equals = word.firstIndex(of: "=") {
@@ -165,14 +186,17 @@ package struct Options: Hashable, Sendable {
       {
         throw UsageFault(description: "\(name) takes no value")
       }
-      let choosing =
-        ["--check", "--version", "--help", "-h", "--plan", "--release-controllers", "--explain"]
-        + Self.internalWords.filter { $0 != "--back" }
-      if choosing.contains(name) { modes.append(name) }
+      if Self.choosing.contains(name) {
+        modes.append(name)
+      } else if word.hasPrefix("-"), word != "--" {
+        others.append(name)
+      }
     }
     if modes.count > 1 { throw UsageFault(description: "\(modes[0]) and \(modes[1]) do not go together") }
-    if !causes.isEmpty {
-      guard case .plan = mode else { throw UsageFault(description: "--cause goes with --plan") }
+    for name in others where !mode.options.contains(name) {
+      throw UsageFault(
+        description: Self.homes[name].map { "\(name) goes with \($0)" }
+          ?? "\(name) does nothing with \(modes.first ?? "a guardian that runs")")
     }
     if let word = words.first, mode != .check, mode != .explain {
       throw UsageFault(

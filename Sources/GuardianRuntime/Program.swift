@@ -17,7 +17,7 @@ package func guardianMain() -> Int32 {
   do throws(Options.UsageFault) {
     options = try Options(Array(ProgramArguments.all.dropFirst()))
   } catch {
-    complain("\(error)\nTry 'guardian --help'.")
+    complain("\(error)", next: "Try 'guardian --help'.")
     return 64
   }
   let directories = Directories(options, root: geteuid() == 0, environment: environmentVariable)
@@ -53,7 +53,12 @@ private func blockSignals() {
   if !Process1.isHere { for number in [SIGUSR1, SIGUSR2] { signal(number, SIG_IGN) } }
 }
 
-private func complain(_ text: String) { _ = StandardError.write("guardian: \(text)\n") }
+/// What is quoted in it is somebody else's, and this may be a terminal: nothing of `text` is obeyed there.
+///
+/// - Parameter next: A line of its own.
+private func complain(_ text: String, next: String? = nil) {
+  _ = StandardError.write("guardian: \(printable(text))\n" + (next.map { $0 + "\n" } ?? ""))
+}
 
 /// False if the text did not all get out: an answer that nobody can read is none. The reason has been told.
 private func output(_ text: String) -> Bool {

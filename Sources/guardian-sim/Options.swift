@@ -1,7 +1,18 @@
 import GuardianModel
 import GuardianSim
 
-struct UsageError: Error { var text: String }
+struct UsageError: Error {
+  /// Without what a terminal would obey: words of the command line are in it.
+  var text: String
+  init(text: String) {
+    self.text = text.unicodeScalars.map { scalar in
+      switch scalar.properties.generalCategory {
+      case .control, .format, .lineSeparator, .paragraphSeparator: scalar.escaped(asASCII: true)
+      default: String(scalar)
+      }
+    }.joined()
+  }
+}
 
 /// What was asked for on the command line. Everything that shapes a world is printed, so that it can be had again.
 struct Options {

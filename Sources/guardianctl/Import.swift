@@ -227,12 +227,15 @@ struct Importing {
 
 extension Program {
   mutating func importing(_ invocation: Invocation) -> Int32 {
-    var sources: [Importing.Source] = []
+    var sources: [Importing.Source] = [], paths: [String] = []
+    // A path of which nothing comes takes nothing from the others.
+    var faults: [String] = []
     for path in invocation.names {
       do throws(Importing.Fault) {
         sources.append(try Importing.read(path))
+        paths.append(path)
       } catch {
-        return fail(ExitCode.failed, "failed", error.text, json: invocation.json)
+        faults.append(error.text)
       }
     }
     // What the services may name: those of this call, and those that are there.
@@ -241,6 +244,9 @@ extension Program {
       known.insert(String(entry.dropLast(".yaml".utf8.count)))
     }
     let all = sources.map { $0.imported(beside: known) }
+    for (path, made) in zip(paths, all) where made.services.isEmpty {
+      faults.append("there is no service in \(invocation.names.count > 1 ? path : "it")")
+    }
     let services = all.flatMap(\.services)
     let remarks = all.flatMap(\.remarks)
     if !invocation.json { for remark in remarks { tell(remark) } }
@@ -249,19 +255,16 @@ extension Program {
       return fail(
         ExitCode.failed, "failed", "two services would be called \(service.name)", json: invocation.json)
     }
-    guard !services.isEmpty else {
-      return fail(ExitCode.failed, "failed", "there is no service in it", json: invocation.json) {
-        Self.write(remarks, into: &$0)
-      }
-    }
-    var paths: [String?] = services.map { _ in nil }
+    for fault in faults { complain(fault) }
+    let status = faults.isEmpty ? ExitCode.done : ExitCode.failed
+    var targets: [String?] = services.map { _ in nil }
     if let directory = invocation.output {
-      paths = services.map { "\(directory)/\($0.name).yaml" }
+      targets = services.map { "\(directory)/\($0.name).yaml" }
       // All or nothing, as far as that can be known before.
-      for case let path? in paths where !invocation.force && access(path, F_OK) == 0 {
+      for case let path? in targets where !invocation.force && access(path, F_OK) == 0 {
         return fail(ExitCode.failed, "failed", "\(path) is there already; --force replaces it", json: invocation.json)
       }
-      for (service, path) in zip(services, paths) {
+      for (service, path) in zip(services, targets) {
         guard let path else { continue }
         do throws(Importing.Fault) {
           try Importing.write(service.yaml, to: path, force: invocation.force)
@@ -274,7 +277,7 @@ extension Program {
       json { json in
         json.key("services")
         json.beginArray()
-        for (service, path) in zip(services, paths) {
+        for (service, path) in zip(services, targets) {
           json.beginObject()
           json.key("name")
           json.string(service.name)
@@ -302,10 +305,18 @@ extension Program {
         }
         json.endArray()
         Self.write(remarks, into: &json)
+        guard !faults.isEmpty else { return }
+        json.key("error")
+        json.beginObject()
+        json.key("name")
+        json.string("failed")
+        json.key("message")
+        json.string(faults.joined(separator: "; "))
+        json.endObject()
       }
-      return ExitCode.done
+      return status
     }
-    for (service, path) in zip(services, paths) {
+    for (service, path) in zip(services, targets) {
       if let path {
         output.bytes += "\(printable(path))\n".utf8
       } else {
@@ -319,7 +330,7 @@ extension Program {
         "\(service.name): \(counted(service.carried.count, "line")) carried over, \(count(.changed)) with a difference, "
           + "\(count(.lost)) not carried over, \(count(.needless)) not needed")
     }
-    return ExitCode.done
+    return status
   }
 
   private static func write(_ remarks: [Remark], into json: inout JSONWriter) {
@@ -344,7 +355,8 @@ extension Program {
 
   /// As a compiler would say it, so that an editor finds the line.
   private func tell(_ remark: Remark) {
-    let line = Array((printable(remark.description) + "\n").utf8)
+    var line = Array((printable(remark.description) + "\n").utf8)
+    if !errorStyle().unicode { line = plainASCII(line) }
     _ = line.withUnsafeBytes { Glibc.write(STDERR_FILENO, $0.baseAddress, $0.count) }
   }
 }

@@ -77,6 +77,9 @@ private struct Validator: Sendable {
       case "anyOf": guard try items(rule).contains(where: { try accepts(value, $0) }) else { return false }
       case "allOf": guard try items(rule).allSatisfy({ try accepts(value, $0) }) else { return false }
       case "oneOf": guard try items(rule).filter({ try accepts(value, $0) }).count == 1 else { return false }
+      case "propertyNames":
+        guard case .mapping(let entries) = value.content else { continue }
+        for entry in entries { guard try accepts(entry.key, rule) else { return false } }
       case "properties":
         for (key, inner) in value.entries {
           if let property = rule.entries[key] { guard try accepts(inner, property) else { return false } }
@@ -194,7 +197,9 @@ private func validator(of file: KnownKey.File) throws -> Validator { try #requir
     "on-crash", "TERM", "SIGHUP", "RTMIN+3", "http://x/", "\"02:00-05:00\"", "2026-12-24T06:00:00Z", "{fd: 3}",
     "{fd: 1}", "oom", "[oom, \"exit:1\"]", "[\"signal:SEGV\", \"class:config\"]", "[\"exit:x\"]", "restart",
     "[restart]",
-    "all", "[web]", "\"[::1]:80\"", "[[a, b], c]", "manual", "task", "true", "{from: a, to: b}",
+    "0%", "100%", "100.0%", "99.999999%", "[net-bind-service]", "[\"chown\"]", "\"777\"", "\"0777\"", "\"7\"",
+    "{A.b-c: 5}",
+    "0K", "1T", "all", "[web]", "\"[::1]:80\"", "[[a, b], c]", "manual", "task", "true", "{from: a, to: b}",
   ]
 
   /// The schema may take more; it never refuses what is read.
@@ -233,6 +238,13 @@ private func validator(of file: KnownKey.File) throws -> Validator { try #requir
       (.service, "command: [/bin/x]\nplugins: {list: [{name: a}]}"), (.service, "command: [/bin/x]\numask: 18"),
       (.service, "command: [/bin/x]\nready: {fd: 2}"), (.service, "nice: 5"),
       (.service, "command: [/bin/x]\nlate: {budgt: 5}"), (.service, "command: [/bin/x]\nnice:"),
+      (.service, "command: [/bin/x]\ncapabilities: [net-bind]"), (.service, "command: [/bin/x]\ngroups: [Shop]"),
+      (.service, "command: [/bin/x]\numask: \"1777\""), (.service, "command: [/bin/x]\nlimits: {memory: \"5\"}"),
+      (.service, "command: [/bin/x]\nlimits: {core: \"5\"}"),
+      (.service, "command: [/bin/x]\nrepair: [{name: a, restore: []}]"),
+      (.service, "command: [/bin/x]\nbackoff: {jitter: 101%}"),
+      (.service, "command: [/bin/x]\nbackoff: {jitter: 1.1234567%}"),
+      (.service, "command: [/bin/x]\nenvironment: {\"A=B\": x}"),
       (.host, "governor: {starts-per-second: 0}"), (.host, "defaults: {command: [/bin/x]}"),
       (.host, "defaults: {nise: 5}"), (.host, "logs: {rotate: 1K}"), (.host, "logs: {rotate: 512}"),
       (.switches, "{services: all, ladder: off}"), (.switches, "{reason: r, ladder: off}"),

@@ -74,6 +74,16 @@ import Testing
     Refusal(message: #"{"method":"io.guardian.Other.Start"}"#, error: .interfaceNotFound("io.guardian.Other")),
     Refusal(message: #"{"method":"Start"}"#, error: .methodNotFound("Start")),
     Refusal(message: #"{"method":""}"#, error: .methodNotFound("")),
+    Refusal(
+      message: #"{"method":"io.guardian.Supervisor.Plugins","parameters":{"name":"web","action":"disable"}}"#,
+      error: .invalidParameter("plugin")),
+    Refusal(
+      message:
+        #"{"method":"io.guardian.Supervisor.Plugins","parameters":{"name":"web","action":"search","plugin":"a"}}"#,
+      error: .invalidParameter("plugin")),
+    Refusal(
+      message: #"{"method":"io.guardian.Supervisor.Plugins","parameters":{"name":"web","action":"x","plugin":"a"}}"#,
+      error: .invalidParameter("action")),
     Refusal(message: #"{"method":"io.guardian.Supervisor.Start"}"#, error: .invalidParameter("name")),
     Refusal(
       message: #"{"method":"io.guardian.Supervisor.Start","parameters":{"name":7}}"#, error: .invalidParameter("name")),

@@ -60,6 +60,21 @@ import Testing
     #expect(json.output.contains(#""remarks":[{"kind":"lost","file":"\#(unit)","line":3,"what":"PrivateTmp=yes","#))
   }
 
+  @Test func `gives the good services beside a path of which nothing comes, and ends with a failure`() {
+    let one = scratch.path + "/one.service", empty = scratch.path + "/empty.service"
+    write("[Service]\nExecStart=/bin/true\n", to: one)
+    write("[Service]\nType=simple\n", to: empty)
+    let both = guardianctl(["import", one, scratch.path + "/none.service", empty], in: scratch)
+    #expect(both.status == 1 && both.output.contains("\ncommand: [/bin/true]\n"), "\(both)")
+    #expect(both.errors.contains("cannot read \(scratch.path)/none.service: No such file"), "\(both)")
+    #expect(both.errors.contains("guardianctl: there is no service in \(empty)\n"), "\(both)")
+    let json = guardianctl(["import", "/nope", one, "--json"], in: scratch)
+    #expect(json.status == 1 && json.output.hasPrefix(#"{"schema":1,"services":[{"name":"one""#), "\(json)")
+    #expect(
+      json.output.hasSuffix(
+        #""error":{"name":"failed","message":"cannot read /nope: No such file or directory"}}"# + "\n"))
+  }
+
   @Test func `reads a supervisord_conf with what it includes, and a directory of runit`() {
     let conf = scratch.path + "/supervisord.conf", runit = scratch.path + "/sv"
     for directory in [runit, runit + "/env"] { mkdir(directory, 0o755) }

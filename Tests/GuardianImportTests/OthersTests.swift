@@ -95,6 +95,15 @@ import Testing
     #expect(lost.sorted() == [28, 31, 40, 43])
   }
 
+  @Test func `lists an option in which bytes are no text`() throws {
+    let text = "[program:a]\ncommand=/bin/a\nuser=\u{fffd}\nenvironment=A=1,\n  B=\u{fffd}\n"
+    let imported = SupervisordSource(files: [ImportedFile(name: "s.conf", text: text)], here: "/etc").imported
+    let service = try only(imported)
+    #expect(!service.yaml.contains("user") && !service.yaml.contains("environment"), "\(service.yaml)")
+    let told = (imported.remarks + service.remarks).filter { $0.why == "a byte in it is no UTF-8" }
+    #expect(told.map(\.line) == [3, 4] && told.allSatisfy { $0.kind == .lost }, "\(imported)")
+  }
+
   @Test func `names what it includes`() {
     #expect(
       SupervisordSource.includes("[include]\nfiles = conf.d/*.conf /etc/x.ini\n", here: "/etc/supervisor")
@@ -156,6 +165,15 @@ import Testing
     #expect(service.yaml.contains("\ncommand: [/etc/sv/web/run]\ndirectory: /etc/sv/web\n"))
     #expect(!service.yaml.contains("user:") && service.carried.map(\.line) == [1, 2, 3])
     #expect(service.remarks.map(\.kind) == [.changed])
+    _ = try spec(service)
+  }
+
+  @Test func `keeps its script, and lists a variable, where bytes are no text`() throws {
+    let service = try only(
+      directory([("run", "#!/bin/sh\nexec /usr/bin/web \u{fffd}\n"), ("env/A", "\u{fffd}\n"), ("env/B", "b\n")]))
+    #expect(service.yaml.contains("\ncommand: [/etc/sv/web/run]\n"), "\(service.yaml)")
+    #expect(service.yaml.contains("\nenvironment: {B: b}\n"), "\(service.yaml)")
+    #expect(service.remarks.contains { $0.what == "env/A" && $0.kind == .lost && $0.why == "a byte in it is no UTF-8" })
     _ = try spec(service)
   }
 

@@ -50,6 +50,23 @@ import Testing
     WantedBy=multi-user.target
     """
 
+  @Test func `leaves out, and lists, what its specifiers leave empty and what is no text`() throws {
+    let service = try only(
+      unit(
+        "[Unit]\nDescription=a\\xffb %p\n[Service]\nUser=%i\nWorkingDirectory=%I\nEnvironment=A=\\xff B=\u{fffd}\n"
+          + "ExecStart=/bin/x \\xc3\\xa9 \\303\\251 \\u00e9\nExecReload=/bin/y \\377\n"))
+    _ = try spec(service)
+    #expect(service.yaml.contains("command: [/bin/x, \"é\", \"é\", \"é\"]\n"), "\(service.yaml)")
+    #expect(!service.yaml.contains("user") && !service.yaml.contains("environment"), "\(service.yaml)")
+    let lost = service.remarks.filter { $0.kind == .lost }
+    func why(_ line: Int) -> String? { lost.first { $0.line == line }?.why }
+    #expect(why(4) == "it is empty, since web.service is no instance of a template" && why(5) == why(4), "\(lost)")
+    #expect(why(6) == "a byte in it is no UTF-8")
+    #expect(why(8) == "an escape in it is a byte that is no UTF-8")
+    let none = unit("[Service]\nExecStart=/bin/x \\xff\n")
+    #expect(none.services.isEmpty && none.remarks.first?.why == "an escape in it is a byte that is no UTF-8", "\(none)")
+  }
+
   @Test func `becomes a service with all that guardian has`() throws {
     let service = try only(unit(Self.shop, named: "shop.service", services: ["db", "other"]))
     #expect(

@@ -176,6 +176,14 @@ private let good = "command: [/bin/sh]\n"
     #expect(rows("é: x", 4, 5, unicode: false) == [" 7 | \\u{e9}: x", "   |         ^"])
   }
 
+  @Test func `says the message in ASCII too where the terminal takes nothing else`() {
+    let diagnostic = Diagnostic(file: "a.yaml", line: 7, column: 1, what: "unknown key '日本' – see…")
+    #expect(
+      Excerpt.text(diagnostic, in: nil, style: Style(unicode: false))
+        == "a.yaml:7:1: unknown key '\\u{65e5}\\u{672c}' - see...\n")
+    #expect(Excerpt.text(diagnostic, in: nil, style: Style()) == "a.yaml:7:1: unknown key '日本' – see…\n")
+  }
+
   @Test(arguments: [20, 40, 80, 200]) func `never takes more columns than there are, and shows what is meant`(
     width: Int
   ) {

@@ -10,9 +10,14 @@ import Testing
   }
 
   @Test func `names directories and one mode`() throws {
-    let options = try Options(["--config", "/c", "--runtime=/r", "--state", "/s", "--logs", "/l", "--check", "--json"])
+    let options = try Options(["--config", "/c", "--runtime=/r", "--state", "/s", "--logs", "/l"])
     #expect(options.configuration == "/c" && options.runtime == "/r" && options.state == "/s" && options.logs == "/l")
-    #expect(options.mode == .check && options.json)
+    let check = try Options(["--check", "--config", "/c", "--json"])
+    #expect(check.mode == .check && check.json && check.configuration == "/c")
+    #expect(try Options(["--explain", "--json"]).json)
+    #expect(try Options(["--take-over-check", "--config", "/c", "--state=/s"]).mode == .takeOverCheck)
+    // An older guardian ran with that; its successor must not refuse it.
+    #expect(try Options(["--json", "--logs", "/l", "--take-over", "7"]).mode == .takeOver(7))
     #expect(try Options([]).mode == .run)
     #expect(try Options(["--plan", "web"]).mode == .plan("web"))
     #expect(try Options(["--move-aside", "/var/cache/x"]).mode == .moveAside("/var/cache/x"))
@@ -37,6 +42,19 @@ import Testing
     Case(words: ["--take-over", "2"], complaint: "--take-over needs a descriptor"),
     Case(words: ["--take-over"], complaint: "--take-over needs a descriptor"),
     Case(words: ["--check", "--take-over=7"], complaint: "--check and --take-over do not go together"),
+    Case(words: ["--json"], complaint: "--json goes with --check or --explain"),
+    Case(words: ["--json", "--plan", "web"], complaint: "--json goes with --check or --explain"),
+    Case(words: ["--version", "--json"], complaint: "--json goes with --check or --explain"),
+    Case(words: ["--cause", "oom"], complaint: "--cause goes with --plan"),
+    Case(words: ["--check", "--cause=oom"], complaint: "--cause goes with --plan"),
+    Case(words: ["--back", "x"], complaint: "--back goes with --take-over"),
+    Case(words: ["--state", "/s", "--check"], complaint: "--state does nothing with --check"),
+    Case(words: ["--plan", "web", "--logs=/l"], complaint: "--logs does nothing with --plan"),
+    Case(words: ["--explain", "--config", "/c"], complaint: "--config does nothing with --explain"),
+    Case(words: ["--schema", "host", "--runtime", "/r"], complaint: "--runtime does nothing with --schema"),
+    Case(words: ["--config", "/c", "-h"], complaint: "--config does nothing with -h"),
+    Case(words: ["--release-controllers", "--state=/s"], complaint: "--state does nothing with --release-controllers"),
+    Case(words: ["--schema", "host", "--check"], complaint: "--schema and --check do not go together"),
     Case(words: ["start"], complaint: "unexpected argument 'start'; services are named in the configuration directory"),
   ])
   func `is strict, and names the nearest word`(_ c: Case) {

@@ -113,11 +113,28 @@ extension Programs {
       let scratch = try Scratch()
       for name in ["config", "config/services"] { _ = try scratch.directory(name) }
       try Files.write(Self.sleeper, to: scratch.path + "/config/services/good.yaml")
-      for arguments in [["--help"], ["--version"], ["--check"], ["--check", "--json"], ["--plan", "good"]] {
-        let process = try Process(
-          [Place.products + "/guardian", "--config", scratch.path + "/config"] + arguments, output: "/dev/full")
+      let here = ["--config", scratch.path + "/config"]
+      for arguments in [
+        ["--help"], ["--version"], here + ["--check"], here + ["--check", "--json"], here + ["--plan", "good"],
+      ] {
+        let process = try Process([Place.products + "/guardian"] + arguments, output: "/dev/full")
         #expect(try await process.wait() == 1, "\(arguments)")
       }
+    }
+
+    @Test(arguments: [
+      ["guardian", "\u{1b}[31m"], ["guardian", "--bogus\u{1b}[31m"], ["guardian", "--schema", "\u{1b}[31m"],
+      ["guardian", "--plan", "\u{1b}[31m"], ["guardian", "--explain", "\u{1b}[31m"],
+      ["guardian", "--plan", "x", "--cause", "\u{1b}[31m"], ["guardian", "--check=\u{1b}[31m"],
+      ["guardian-sim", "\u{1b}[31m"], ["guardian-sim", "--seed", "\u{1b}[31m"],
+      ["guardian-sim", "--seeds", "\u{1b}[31m"], ["guardian-sim", "--hours", "\u{1b}[31m"],
+      ["guardian-sim", "--bug", "\u{1b}[31m"], ["guardian-check", "\u{1b}[31m"], ["guardian-logger", "\u{1b}[31m"],
+      ["guardian-logger", "--compress", "\u{1b}[31m"],
+    ])
+    func `a terminal obeys nothing of a command line that is refused`(_ words: [String]) async throws {
+      let told = try await run([Place.products + "/" + words[0]] + words.dropFirst())
+      #expect(told.code != 0 && told.code < 128, "\(told)")
+      for byte in (told.output + told.error).utf8 { #expect(byte >= 0x20 || byte == 0x0a, "\(told)") }
     }
 
     @Test func `a command that cannot be run did not end after any time`() async throws {

@@ -21,16 +21,15 @@ extension Programs {
       "'" + word.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "'\\''") + "'"
     }
 
-    /// What bash would offer for a line whose words readline has broken as it does.
-    private func bash(_ scratch: Scratch, _ line: String, _ words: [String]) async throws -> (
+    /// What the script would offer bash for a line, of which bash would replace the piece at the end.
+    private func bash(_ scratch: Scratch, _ line: String, _ piece: String) async throws -> (
       code: Int32, words: [String], error: String
     ) {
-      let array = words.map(quoted).joined(separator: " ")
       let script = """
         set -u; source <('\(Place.products)/guardianctl' completion bash)
         cd '\(scratch.path)'
-        COMP_LINE=\(quoted(line)); COMP_POINT=${#COMP_LINE}; COMP_WORDS=(\(array)); COMP_CWORD=$((${#COMP_WORDS[@]}-1))
-        _guardianctl 2>&1
+        COMP_LINE=\(quoted(line)); COMP_POINT=${#COMP_LINE}
+        _guardianctl guardianctl \(quoted(piece)) - 2>&1
         printf '%s\\n' "${COMPREPLY[@]}"
         """
       let answer = try await run(["/bin/bash", "--norc", "-c", script])
@@ -40,9 +39,7 @@ extension Programs {
     @Test func `offers verbs, options and live names in bash, and is silent without a daemon`() async throws {
       let scratch = try Scratch()
       let program = Place.products + "/guardianctl"
-      let quiet = try await bash(
-        scratch, "\(program) --runtime \(scratch.path)/none stop ",
-        [program, "--runtime", scratch.path + "/none", "stop", ""])
+      let quiet = try await bash(scratch, "\(program) --runtime \(scratch.path)/none stop ", "")
       #expect(quiet.code == 0 && quiet.words == [] && quiet.error == "", "\(quiet)")
 
       let guardian = try await Guardian(
@@ -50,35 +47,87 @@ extension Programs {
         services: ["web": Self.shop, "web-static": Self.shop, "db": "command: [/bin/sleep, \"1000000\"]\nlog: none\n"])
       try await guardian.wait(for: "web", "runs") { $0["phase"].string == "running" }
       let runtime = scratch.path + "/run"
-      func offered(_ line: String, _ words: [String]) async throws -> [String] {
-        let answer = try await bash(
-          scratch, "\(program) --runtime \(runtime) \(line)", [program, "--runtime", runtime] + words)
+      func offered(_ line: String, _ piece: String) async throws -> [String] {
+        let answer = try await bash(scratch, "\(program) --runtime \(runtime) \(line)", piece)
         #expect(answer.code == 0 && answer.error == "", "\(answer)")
         return answer.words
       }
-      #expect(try await offered("rele", ["rele"]) == ["release"])
-      #expect(try await offered("stop --unt", ["stop", "--unt"]) == ["--until-boot"])
-      #expect(try await offered("stop w", ["stop", "w"]) == ["web", "web-static"])
-      #expect(try await offered("stop ", ["stop", ""]) == ["@shop", "db", "web", "web-static"])
-      // readline breaks words at '@', '=' and ':', and replaces what is behind the break.
-      #expect(try await offered("stop @sh", ["stop", "@", "sh"]) == ["shop"])
-      #expect(try await offered("stop @", ["stop", "@"]) == ["shop"])
-      #expect(try await offered("status --group=s", ["status", "--group", "=", "s"]) == ["shop"])
-      #expect(try await offered("drill web --cause exit:", ["drill", "web", "--cause", "exit", ":"]) == ["1"])
+      #expect(try await offered("rele", "rele") == ["release"])
+      #expect(try await offered("stop --unt", "--unt") == ["--until-boot"])
+      #expect(try await offered("stop w", "w") == ["web", "web-static"])
+      #expect(try await offered("stop ", "") == ["@shop", "db", "web", "web-static"])
+      // bash breaks words at '@', '=' and ':'; it replaces what is behind the last one, an '@' with it.
+      #expect(try await offered("stop @sh", "@sh") == ["@shop"])
+      #expect(try await offered("stop @", "@") == ["@shop"])
+      #expect(try await offered("status --group=s", "s") == ["shop"])
+      #expect(try await offered("drill web --cause exit:", "") == ["1"])
       #expect(
-        try await offered("plugins web ", ["plugins", "web", ""]) == ["disable", "enable", "pin", "search", "unpin"])
-      #expect(try await offered("plugins web disable ", ["plugins", "web", "disable", ""]) == ["payments", "social"])
-      #expect(try await offered("repair web ", ["repair", "web", ""]) == ["drop-cache"])
-      #expect(try await offered("stop we*", ["stop", "we*"]) == [])
+        try await offered("plugins web ", "") == ["disable", "enable", "pin", "search", "unpin"])
+      #expect(try await offered("plugins web disable ", "") == ["payments", "social"])
+      #expect(try await offered("repair web ", "") == ["drop-cache"])
+      #expect(try await offered("stop we*", "we*") == [])
       try #require(symlink("run", scratch.path + "/a run") == 0)
       for place in ["'\(scratch.path)/a run'", "\"\(scratch.path)/a run\"", "\(scratch.path)/a\\ run"] {
-        let quoted = try await bash(
-          scratch, "\(program) --runtime \(place) stop w", [program, "--runtime", place, "stop", "w"])
+        let quoted = try await bash(scratch, "\(program) --runtime \(place) stop w", "w")
         #expect(quoted.words == ["web", "web-static"], "\(place): \(quoted)")
       }
-      #expect(try await offered("check --explain late.b", ["check", "--explain", "late.b"]) == ["late.budget"])
+      #expect(try await offered("check --explain late.b", "late.b") == ["late.budget"])
       try Files.write("command: [/bin/true]\n", to: scratch.path + "/draft.yaml")
-      #expect(try await offered("check dra", ["check", "dra"]) == ["draft.yaml"])
+      #expect(try await offered("check dra", "dra") == ["draft.yaml"])
+      try Files.write("command: [/bin/true]\n", to: scratch.path + "/a@draft.yaml")
+      #expect(try await offered("check a@d", "@d") == ["@draft.yaml"])
+      try await guardian.stop()
+    }
+
+    @Test(.enabled(if: access("/usr/bin/setsid", X_OK) == 0, "setsid gives a program a terminal of its own"))
+    func `completes groups, instances and values in bash`() async throws {
+      let scratch = try Scratch()
+      let guardian = try await Guardian(
+        scratch,
+        services: ["web": Self.shop, "inst@one": "command: [/bin/sleep, \"1000000\"]\nlog: none\n"])
+      try await guardian.wait(for: "web", "runs") { $0["phase"].string == "running" }
+      try #require(symlink("run", scratch.path + "/a run") == 0)
+      try Files.write("command: [/bin/true]\n", to: scratch.path + "/a@draft.yaml")
+      try Files.write(
+        """
+        PATH='\(Place.products)':$PATH; PS1='> '; bind 'set bell-style none'; set -u
+        source <(guardianctl completion bash)
+        cd '\(scratch.path)'
+        echo its completion is REA""DY
+
+        """, to: scratch.path + "/rc")
+      let terminal = try OnTerminal(
+        ["/bin/bash", "--norc", "--noprofile", "-i"], width: 250, height: 50,
+        environment: ["TERM": "dumb", "HOME": scratch.path])
+      func see(_ text: String) async throws {
+        do {
+          try await eventually(text, seconds: 20) { terminal.text.contains(text) ? () : nil }
+        } catch {
+          throw Failure("\(error)\n\(terminal.text)")
+        }
+      }
+      terminal.type("source '\(scratch.path)/rc'\n")
+      try await see("its completion is READY")
+      // The words as a program gets them, of the line that a key has made.
+      func become(_ line: String, _ words: String) async throws {
+        terminal.type("guardianctl --runtime ~/run \(line)\t\u{1}\u{1b}dprintf '<%s>'\n")
+        try await see(words)
+      }
+      try await become("start @s", "<start><@shop>")
+      try await become("stop @", "<stop><@shop>")
+      try await become("start inst@o", "<start><inst@one>")
+      try await become("stop inst@", "<stop><inst@one>")
+      try await become("stop 'inst@o", "<stop><inst@one>")
+      try await become("stop \"@s", "<stop><@shop>")
+      try await become("status --group=s", "<status><--group=shop>")
+      try await become("restart --group=", "<restart><--group=shop>")
+      try await become("drill web --cause signal:S", "<web><--cause><signal:SEGV>")
+      try await become("plugins web disable pa", "<disable><payments>")
+      try await become("--runtime '\(scratch.path)/a run' restart @s", "/a run><restart><@shop>")
+      try await become("--config '\(scratch.path)/a r", "<--config><\(scratch.path)/a run>")
+      try await become("check a@d", "<check><a@draft.yaml>")
+      terminal.type("exit\n")
+      _ = try await terminal.end()
       try await guardian.stop()
     }
 

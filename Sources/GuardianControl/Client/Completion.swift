@@ -214,7 +214,7 @@ package enum CompletionShell: String, CaseIterable, Sendable {
       #"""
       # bash completion for guardianctl, by `guardianctl completion bash`. What may stand next guardianctl itself tells.
       _guardianctl() {
-        local line=${COMP_LINE:0:COMP_POINT} piece=${COMP_WORDS[COMP_CWORD]} word= meaning kind= quote= begun= c
+        local line=${COMP_LINE:0:COMP_POINT} piece=${2-} word= meaning kind= quote= begun= c file
         local -a words
         local -i at
         # The line as the program will see it: bash breaks words at '@', ':' and '=' too, and leaves the quotes.
@@ -235,20 +235,23 @@ package enum CompletionShell: String, CaseIterable, Sendable {
         words+=("$word")
         words=("${words[@]/#\~\//${HOME-}/}")
         local last=${words[${#words[@]}-1]}
+        # What bash replaces it says itself: what is behind the last ':' or '=', or from the last '@' on, unless that is quoted.
         piece=${piece//[\'\"\\]/}
-        [[ $piece == [@:=]* ]] && piece=${piece:1}
         COMPREPLY=()
         while IFS=$'\t' read -r word meaning; do
           case $word in
             :files) kind=-f ;;
             :directories) kind=-d ;;
-            # Only what is behind the last break is bash's to replace.
             *) COMPREPLY+=("${word#"${last%"$piece"}"}") ;;
           esac
         done < <("${words[0]}" completion words "${words[@]:1}" 2>/dev/null)
         if [[ -n $kind ]]; then
           compopt -o filenames 2>/dev/null
-          while IFS= read -r word; do COMPREPLY+=("$word"); done < <(compgen $kind -- "$piece")
+          # The piece may be the end of a path: of '/srv/a@b/c' it is '@b/c'.
+          file=$last
+          [[ $file == --*=* ]] && file=${file#*=}
+          [[ $piece == \~* ]] && file=$piece
+          while IFS= read -r word; do COMPREPLY+=("${word#"${file%"$piece"}"}"); done < <(compgen $kind -- "$file")
         fi
         # An option that waits for its value, and nothing else, has no blank behind it.
         [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2>/dev/null

@@ -122,6 +122,18 @@ package struct Style: Hashable, Sendable {
     let locale = (variable("LC_ALL") ?? variable("LC_CTYPE") ?? variable("LANG") ?? "").lowercased()
     unicode = locale.hasSuffix("utf-8") || locale.hasSuffix("utf8") || locale.contains(".utf-8@")
   }
+  /// Safe on this terminal: `printable`; letters that it does not take can be told apart still.
+  package func shown(_ text: String) -> String {
+    let safe = printable(text)
+    if unicode { return safe }
+    var result = ""
+    for scalar in safe.unicodeScalars {
+      // Punctuation has its usual spelling below.
+      let isPlain = scalar.isASCII || (0x2013...0x2019).contains(scalar.value) || "…→".unicodeScalars.contains(scalar)
+      result += isPlain ? String(scalar) : "\\u{" + String(scalar.value, radix: 16) + "}"
+    }
+    return String(decoding: plainASCII(Array(result.utf8)), as: UTF8.self)
+  }
   package var mark: String { unicode ? "…" : "~" }
   var arrow: String { unicode ? "→" : "->" }
   var dash: String { unicode ? "–" : "-" }
