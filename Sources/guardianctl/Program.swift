@@ -75,10 +75,10 @@ struct Program {
     if json {
       self.json { json in
         json.key("help")
-        json.string(helpText)
+        json.string(helpText(width: nil))
       }
     } else {
-      output.bytes += helpText.utf8
+      output.bytes += helpText(width: standardStyle().width).utf8
     }
     return ExitCode.done
   }

@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test func `and the help text name each verb and option`() {
-    for verb in Verb.allCases { #expect(helpText.contains("\n  \(verb.rawValue) ")) }
-    for option in Option.allCases { #expect(helpText.contains("\n  \(option.rawValue) ")) }
+    for verb in Verb.allCases { #expect(helpText(width: nil).contains("\n  \(verb.rawValue) ")) }
+    for option in Option.allCases { #expect(helpText(width: nil).contains("\n  \(option.rawValue) ")) }
   }
 }

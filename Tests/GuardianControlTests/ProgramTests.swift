@@ -604,7 +604,11 @@ func zooGuardian(_ scratch: Scratch) -> FakeGuardian { FakeGuardian(in: scratch.
   }
 
   @Test func `shows help and its version`() {
-    #expect(guardianctl(["--help"], in: scratch).output == helpText)
+    #expect(guardianctl(["--help"], in: scratch).output == helpText(width: nil))
+    for width in [40, 80, 200] {
+      let narrow = guardianctl(["help"], in: scratch, environment: ["COLUMNS=\(width)"]).output
+      #expect(narrow == helpText(width: width) && narrow.split(separator: "\n").allSatisfy { $0.count <= width })
+    }
     #expect(guardianctl(["help"], in: scratch).status == 0)
     #expect(guardianctl(["--version"], in: scratch).output == "guardianctl \(guardianVersion)\n")
   }

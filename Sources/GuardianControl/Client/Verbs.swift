@@ -159,18 +159,18 @@ package enum Option: String, CaseIterable, Hashable, Sendable {
   }
 }
 
-package let helpText: String = {
-  func pad(_ text: String, _ width: Int) -> String {
-    text + String(repeating: " ", count: max(1, width - columns(text)))
+/// - Parameter width: Of the terminal; nil: nothing is known of one.
+package func helpText(width: Int?) -> String {
+  let width = max(40, width ?? 80), margin = 21
+  func entry(_ word: String, _ summary: String) -> String {
+    let parts = wrap(summary, width: width - margin)
+    let gap = String(repeating: " ", count: max(1, margin - 2 - columns(word)))
+    return "  " + word + gap + parts.joined(separator: "\n" + String(repeating: " ", count: margin)) + "\n"
   }
-  var text = """
-    usage: guardianctl [OPTION…] [VERB] [NAME…]
-
-    Shows and commands the services of guardian.
-
-    Verbs:
-
-    """
+  func paragraph(_ text: String) -> String { wrap(text, width: width).joined(separator: "\n") + "\n" }
+  var text =
+    paragraph("usage: guardianctl [OPTION…] [VERB] [NAME…]") + "\n"
+    + paragraph("Shows and commands the services of guardian.") + "\nVerbs:\n"
   for verb in Verb.allCases {
     let names =
       switch verb.names {
@@ -182,18 +182,17 @@ package let helpText: String = {
       case .some where verb == .plugins || verb == .safeMode || verb == .repair: " NAME …"
       case .some: " NAME…"
       }
-    text += "  " + pad(verb.rawValue + names, 19) + verb.summary + "\n"
+    text += entry(verb.rawValue + names, verb.summary)
   }
   text += "\nOptions, before or after the verb:\n"
   for option in Option.allCases {
-    text += "  " + pad(option.rawValue + (option.value.map { " " + $0 } ?? ""), 19) + option.summary + "\n"
+    text += entry(option.rawValue + (option.value.map { " " + $0 } ?? ""), option.summary)
   }
-  text += """
-
-    Exit status of 'status': 0 all settled, 1 on the way, 2 degraded or in safe mode, 3 stopped,
-    4 no such service, 5 quarantined, 6 guardian not reachable, 64 usage; the worst wins.
-    Other verbs: 0 done, 1 failed, 4, 6, 64, 77 not permitted; check: 0 or 78. See guardianctl(1).
-
-    """
+  text += "\n"
+  for line in [
+    "Exit status of 'status': 0 all settled, 1 on the way, 2 degraded or in safe mode, 3 stopped, "
+      + "4 no such service, 5 quarantined, 6 guardian not reachable, 64 usage; the worst wins.",
+    "Other verbs: 0 done, 1 failed, 4, 6, 64, 77 not permitted; check: 0 or 78. See guardianctl(1).",
+  ] { text += paragraph(line) }
   return text
-}()
+}
