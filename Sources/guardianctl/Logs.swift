@@ -10,6 +10,7 @@ struct LogReader {
   let invocation: Invocation
   /// A terminal is not steered by what a service writes.
   private let escaped = isatty(STDOUT_FILENO) == 1
+  private let width = standardStyle().width
   private var out: [UInt8] = []
   /// Of a file no more than its end is read.
   private static let longestFile = 256 << 20
@@ -168,7 +169,7 @@ struct LogReader {
       while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
         if let entry = scanner.take(rest[..<end]) {
           if json == nil, limit == nil {
-            out += entry.rendered(escaped: escaped)
+            out += entry.rendered(escaped: escaped, width: width)
             guard flush(atLeast: 64 << 10) else { return ExitCode.failed }
           } else {
             kept.append(entry)
@@ -189,7 +190,7 @@ struct LogReader {
       json(kept)
       return ExitCode.done
     }
-    for entry in kept { out += entry.rendered(escaped: escaped) }
+    for entry in kept { out += entry.rendered(escaped: escaped, width: width) }
     guard flush(atLeast: 1) else { return ExitCode.failed }
     return invocation.follow ? follow(place, unfinished, scanner) : ExitCode.done
   }
@@ -271,7 +272,7 @@ struct LogReader {
   private mutating func print(_ bytes: inout [UInt8], _ scanner: inout LogScanner) -> Bool {
     var rest = bytes[...]
     while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
-      if let entry = scanner.take(rest[..<end]) { out += entry.rendered(escaped: escaped) }
+      if let entry = scanner.take(rest[..<end]) { out += entry.rendered(escaped: escaped, width: width) }
       rest = rest[(end + 1)...]
     }
     bytes = Array(rest)

@@ -195,6 +195,22 @@ private enum Views {
     }
   }
 
+  @Test func `has the columns that are written, with pictures and without UTF-8`() {
+    for picture in ["\u{2705}", "\u{2b50}", "\u{1f7e2}", "\u{231a}", "\u{1f7eb}", "漢"] {
+      #expect(columns(picture) == 2, "\(picture)")
+    }
+    for sign in ["\u{2713}", "\u{2300}", "\u{1f321}", "é"] { #expect(columns(sign) == 1, "\(sign)") }
+    var event = Views.event
+    event.text = "step restart → repair: " + String(repeating: "→ ", count: 40)
+    var view = EventView(style: Style(width: 40, unicode: false))
+    for line in plainASCII(view.render([event])).text.split(separator: "\n") { #expect(line.count <= 40, "\(line)") }
+    var note = LogEntry()
+    (note.isNote, note.text) = (true, Array("run 0123456789abcdef0123456789abcdef began 2026-03-01T12:00:00Z".utf8))
+    for line in note.rendered(escaped: true, width: 40).text.split(separator: "\n") {
+      #expect(line.hasPrefix("# ") && line.count <= 40, "\(line)")
+    }
+  }
+
   @Test func `is escaped in JSON too, and means the same`() {
     var json = JSONWriter()
     json.string("\u{9b}2J\u{85}\u{202e}x\u{feff}é…\u{1b}")

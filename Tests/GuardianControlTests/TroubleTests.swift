@@ -91,11 +91,4 @@ import Testing
     let object = ask("drill db --with-repairs", json: true, of: zooAnswer)
     #expect(object.output.contains(#""error":{"name":"failed","message":"db: 1 repair failed"}"#), "\(object)")
   }
-
-  @Test func `pictures take two columns, as terminals show them`() {
-    for picture in ["\u{2705}", "\u{2b50}", "\u{1f7e2}", "\u{231a}", "\u{26a1}", "\u{1f600}", "\u{4e2d}"] {
-      #expect(columns(picture) == 2, "\(picture)")
-    }
-    for text in ["\u{2713}", "\u{2502}", "\u{2192}", "\u{e9}", "\u{25cf}"] { #expect(columns(text) == 1, "\(text)") }
-  }
 }

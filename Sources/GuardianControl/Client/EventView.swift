@@ -25,7 +25,7 @@ package struct EventView {
       if style.width != nil { name = name.cut(to: nameWidth, mark: style.mark) }
       let pad = String(repeating: " ", count: max(0, nameWidth - name.width))
       let time = String(at.dropFirst(11).prefix(12))
-      var text = Cell(event.text)
+      var text = Cell(style.written(event.text))
       if let width = style.width { text = text.cut(to: max(8, width - 12 - 2 - nameWidth - 2), mark: style.mark) }
       out += "\(style.paint(time, .faint))  \(name.text)\(pad)  \(style.paint(text.text, ink(event.name)))\n".utf8
     }

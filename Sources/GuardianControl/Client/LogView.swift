@@ -13,8 +13,16 @@ package struct LogEntry: Hashable, Sendable {
   package var isNote = false, isMark = false
 
   /// As it is in the file, with its end; for a terminal without what would steer it.
-  package func rendered(escaped: Bool) -> [UInt8] {
+  ///
+  /// - Parameter width: Of the terminal: the logger's own words are broken there. A service's are left to the terminal.
+  package func rendered(escaped: Bool, width: Int? = nil) -> [UInt8] {
     var line: [UInt8] = []
+    if isNote, escaped, let width {
+      for part in wrap(printable(String(decoding: text, as: UTF8.self)), width: max(18, width - 2)) {
+        line += "# \(part)\n".utf8
+      }
+      return line
+    }
     if isNote {
       line += "# ".utf8
     } else if !time.isEmpty {

@@ -255,7 +255,7 @@ package func renderDetail(_ s: ServiceStatus, now: WallTime?, style: Style) -> [
   for (label, value, ink) in lines {
     out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: margin - label.utf8.count))
     out += "\(label): ".utf8
-    for (index, part) in wrap(value, width: style.width.map { max(20, $0 - margin - 2) }).enumerated() {
+    for (index, part) in wrap(style.written(value), width: style.width.map { max(20, $0 - margin - 2) }).enumerated() {
       if index > 0 { out.append(contentsOf: repeatElement(UInt8(ascii: " "), count: margin + 2)) }
       out += (style.paint(part, ink) + "\n").utf8
     }
@@ -283,7 +283,7 @@ package func renderPlan(_ plan: Plan, fromStart: Bool, deaths: [PlanDeath] = [],
     return [
       Cell(from == to ? "+\(from)" : "+\(from) \(style.dash) \(to)"), Cell(entry.step.rawValue),
       entry.strikesAllowed > 0 ? Cell("\(entry.strikes) of \(entry.strikesAllowed)") : .empty,
-      Cell(entry.text.isEmpty ? entry.action : entry.text),
+      Cell(style.written(entry.text.isEmpty ? entry.action : entry.text)),
     ]
   }
   let titles = ["TIME", "STEP", "STRIKES", "WHAT"].map(Cell.init)

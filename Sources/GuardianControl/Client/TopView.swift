@@ -115,11 +115,14 @@ extension TopModel {
 
   private func layout() -> [(column: Column, width: Int)] {
     let longest = services.reduce(4) { max($0, $1.name.utf8.count) }
+    let longestNext = width < 140 ? 0 : services.reduce(16) { max($0, cell(.next, aged($1)).cell.width) }
     var left = width - 2
     var widths: [(column: Column, width: Int)] = []
     for (column, usual) in Column.byWorth {
       let gap = widths.isEmpty ? 0 : 2
       var wanted = column == .name ? min(longest, max(usual, width / 4)) : usual
+      // Where there is room, what comes next and when is told in full.
+      if column == .next, width >= 140 { wanted = min(longestNext, max(usual, width / 5)) }
       if column == .why { wanted = max(12, left - gap) }
       if column == .name || column == .state { wanted = min(wanted, max(1, left - gap)) }
       guard wanted + gap <= left else { continue }
