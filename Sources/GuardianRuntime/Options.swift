@@ -24,8 +24,9 @@ package struct Options: Hashable, Sendable {
     /// The options that have an effect with it.
     fileprivate var options: [String] {
       switch self {
-      case .run, .takeOverCheck: ["--config", "--state", "--runtime", "--logs"]
+      case .run: ["--config", "--state", "--runtime", "--logs"]
       // The command line is an older guardian's, which may have taken more: nothing that it took ends its services now.
+      case .takeOverCheck: ["--config", "--state", "--runtime", "--logs", "--json"]
       case .takeOver: ["--config", "--state", "--runtime", "--logs", "--back", "--json"]
       case .check: ["--config", "--json"]
       case .explain: ["--json"]

@@ -99,19 +99,12 @@ extension Programs {
       let terminal = try OnTerminal(
         ["/bin/bash", "--norc", "--noprofile", "-i"], width: 250, height: 50,
         environment: ["TERM": "dumb", "HOME": scratch.path])
-      func see(_ text: String) async throws {
-        do {
-          try await eventually(text, seconds: 20) { terminal.text.contains(text) ? () : nil }
-        } catch {
-          throw Failure("\(error)\n\(terminal.text)")
-        }
-      }
       terminal.type("source '\(scratch.path)/rc'\n")
-      try await see("its completion is READY")
+      try await terminal.shows("its completion is READY")
       // The words as a program gets them, of the line that a key has made.
       func become(_ line: String, _ words: String) async throws {
         terminal.type("guardianctl --runtime ~/run \(line)\t\u{1}\u{1b}dprintf '<%s>'\n")
-        try await see(words)
+        try await terminal.shows(words)
       }
       try await become("start @s", "<start><@shop>")
       try await become("stop @", "<stop><@shop>")
@@ -169,26 +162,19 @@ extension Programs {
         """, to: scratch.path + "/rc")
       let terminal = try OnTerminal(
         [zsh, "-f", "-i"], width: 200, height: 50, environment: ["TERM": "dumb", "HOME": scratch.path])
-      func see(_ text: String) async throws {
-        do {
-          try await eventually(text, seconds: 20) { terminal.text.contains(text) ? () : nil }
-        } catch {
-          throw Failure("\(error)\n\(terminal.text)")
-        }
-      }
       terminal.type("source '\(scratch.path)/rc'\n")
-      try await see("its completion is READY")
+      try await terminal.shows("its completion is READY")
       // What comes is what a key has made of the line; ^U empties it.
       terminal.type("guardianctl rele\t")
-      try await see("guardianctl release ")
+      try await terminal.shows("guardianctl release ")
       terminal.type("\u{15}guardianctl stop --unt\t")
-      try await see("stop --until-boot ")
+      try await terminal.shows("stop --until-boot ")
       terminal.type("\u{15}guardianctl --runtime '\(scratch.path)/a run' stop w\t")
-      try await see("stop web ")
+      try await terminal.shows("stop web ")
       terminal.type("\u{15}guardianctl --runtime \"\(scratch.path)/a run\" plugins web disable pay\t")
-      try await see("disable payments ")
+      try await terminal.shows("disable payments ")
       terminal.type("\u{15}guardianctl --runtime ~/a\\ run status d\t")
-      try await see("status db ")
+      try await terminal.shows("status db ")
       terminal.type("\u{15}exit\n")
       _ = try await terminal.end()
       try await guardian.stop()

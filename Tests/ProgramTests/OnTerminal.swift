@@ -100,6 +100,15 @@ final class OnTerminal {
     }
   }
 
+  /// Waits until this has been written.
+  func shows(_ text: String) async throws {
+    do {
+      try await eventually(text, seconds: 20) { self.text.contains(text) ? () : nil }
+    } catch {
+      throw Failure("\(error)\n\(self.text)")
+    }
+  }
+
   func end() async throws -> Int32 {
     try await eventually("it ends", seconds: 20) {
       take()
