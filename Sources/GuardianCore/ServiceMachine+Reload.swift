@@ -258,7 +258,8 @@ extension ServiceMachine {
       current.hook?.stage = .terminated(killAt: now + Self.hookPatience)
       current.failure = "the command did not end within \((now - current.since).rounded.description)"
     case nil:
-      if let quiet = current.quietUntil, now >= quiet {
+      // Whichever time is over, it has begun nothing that would have an end.
+      if current.quietUntil != nil {
         current.quietUntil = nil
       } else {
         current.announced = false

@@ -27,6 +27,19 @@ import Testing
     #expect(talk.record.strikes == 0 && talk.record.lateDeaths.isEmpty)
   }
 
+  @Test(arguments: [Readiness.none, .notify])
+  func `that is told of by nobody is done though start-timeout is shorter than what it is watched for`(
+    _ ready: Readiness
+  ) {
+    var talk = running {
+      $0.ready = ready
+      $0.startTimeout = .milliseconds(100)
+    }
+    let request = talk.order(.reload)
+    talk.pass(.milliseconds(100))
+    #expect(talk.answers[request] == .done(note: ""))
+  }
+
   @Test func `by a signal that ends the service has failed, and so it is told`() {
     var talk = running()
     let request = talk.order(.reload)
