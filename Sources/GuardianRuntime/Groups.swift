@@ -11,8 +11,8 @@ struct RunGroup {
 
   var isPopulated: Bool { groups.state(name)?.populated ?? false }
 
-  /// Whose it is, once its main process is born: a start need not wait for that. Whoever comes after a guardian that was
-  /// killed in between finds the group by that process.
+  /// Whose it is, before anybody is born in it: whoever comes after a guardian that was killed meanwhile must not take those
+  /// in it for nobody's, though their main process has ended or their service's file cannot be read.
   func mark(_ run: RunID) { groups.mark(name, run) }
 
   /// Everybody alive in it but `gone`, who has ended.

@@ -428,18 +428,15 @@ final class RunTable {
         opened = try group.groups.open(group.name)
       }
       let place = opened
+      group.mark(run.id)
       spawn.group = place.number
       let outcome = shell.spawner.spawn(spawn)
       spawn.group = nil
       _ = consume place
       let failure: SpawnFailure
       switch consume outcome {
-      case .started(let child):
-        group.mark(run.id)
-        return .started(child)
-      case .pending(let pending):
-        group.mark(run.id)
-        return .pending(pending)
+      case .started(let child): return .started(child)
+      case .pending(let pending): return .pending(pending)
       case .failed(let why): failure = why
       }
       guard failure.stage == .clone else { return .failed(failure) }
